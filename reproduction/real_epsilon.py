@@ -35,10 +35,10 @@ from caribou.methods.caribou import CaribouNdp
 from caribou.methods.dpdgc import DpdgcNdp
 from caribou.methods.gap import GapNdp
 from caribou.methods.mlp import MlpDp, apply_model, centred
-from caribou.methods.node.votes import SHARE, VotesNdp
 from caribou.methods.node_method import messages
 from caribou.methods.sage import SageNdp, neighbourhood_rows
 from caribou.methods.sage import messages as sage_messages
+from caribou.methods.votes import SHARE, VotesNdp
 from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget

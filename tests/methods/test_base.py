@@ -56,7 +56,7 @@ def test_a_plan_of_another_budget_is_refused_before_anything_is_charged(
 
 def test_a_void_certificate_is_not_charged_at_its_events(tmp_path: Path) -> None:
     """They hold only under the assumption that does not: the ledger would count less than was spent."""
-    from caribou.methods.edge.votes import VotesEdge
+    from caribou.methods.votes import VotesEdge
     from caribou.privacy.assumptions import Assumption, AssumptionName
 
     class Searched(VotesEdge):
@@ -72,7 +72,7 @@ def test_a_void_certificate_is_not_charged_at_its_events(tmp_path: Path) -> None
 
 
 def test_certificates_say_what_is_declared_about_own_code_and_a_given_prior(monkeypatch: pytest.MonkeyPatch) -> None:
-    from caribou.methods.edge.votes import VotesEdge
+    from caribou.methods.votes import VotesEdge
 
     @dataclasses.dataclass(frozen=True)
     class Own(VotesEdge):

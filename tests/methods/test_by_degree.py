@@ -20,9 +20,9 @@ from caribou.methods.caribou import CaribouNdp
 from caribou.methods.dpdgc import DpdgcNdp
 from caribou.methods.gap import GapNdp
 from caribou.methods.mlp import MlpDp
-from caribou.methods.node.votes import VotesNdp
 from caribou.methods.progap import ProgapNdp
 from caribou.methods.sage import SageNdp
+from caribou.methods.votes import VotesNdp
 from caribou.privacy.accounting import gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, gaussian_mu

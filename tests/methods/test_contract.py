@@ -23,14 +23,13 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Fitted, Method
 from caribou.methods.caribou import Caribou, CaribouNdp
 from caribou.methods.dpdgc import Dpdgc, DpdgcNdp
-from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.gap import Gap, GapNdp
 from caribou.methods.lapgraph import LapGraph
 from caribou.methods.lpgnet import LpgNet
 from caribou.methods.mlp import Mlp, MlpDp
-from caribou.methods.node.votes import VotePlan, VotesNdp
 from caribou.methods.progap import Progap, ProgapNdp
 from caribou.methods.sage import SageEdge, SageNdp
+from caribou.methods.votes import VotePlan, VotesEdge, VotesNdp
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.mechanism_records import groups_of

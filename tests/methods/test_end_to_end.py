@@ -21,11 +21,11 @@ import pytest
 import torch
 
 import caribou.methods.caribou as caribou_module
-import caribou.methods.edge.votes as votes_module
 import caribou.methods.edge_method as edge_method
 import caribou.methods.mlp as mlp_module
 import caribou.methods.node_method as node_level_module
 import caribou.methods.sage as sage_module
+import caribou.methods.votes as votes_module
 import caribou.models.count_likelihood as counts_module
 import caribou.models.heads as head
 from audit.collected_runs import Proven, prove
@@ -41,9 +41,8 @@ from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Outputs, fit
 from caribou.methods.caribou import Caribou, CaribouNdp, Roles, joint_rows
-from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.mlp import MlpDp, apply_model, centred
-from caribou.methods.node.votes import VotesNdp
+from caribou.methods.votes import VotesEdge, VotesNdp
 from caribou.models.class_prior import class_probabilities
 from caribou.models.classifier import ClassifierConfig, embed, module_from_arrays
 from caribou.models.encoder import Encoder, cross_fit, fit_one

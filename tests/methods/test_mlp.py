@@ -25,7 +25,7 @@ from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.mlp import RANDOM_FEATURE_SHARE, Base, Mlp, MlpDp, apply_model, full_batch
-from caribou.methods.node.votes import VotesNdp
+from caribou.methods.votes import VotesNdp
 from caribou.models.class_prior import fit_class_prior
 from caribou.models.encoder import cross_fit
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features

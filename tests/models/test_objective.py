@@ -9,7 +9,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, fit
-from caribou.methods.edge.votes import VotesEdge
+from caribou.methods.votes import VotesEdge
 from caribou.metrics import Metrics
 from caribou.models.heads import Evidence, fit_bayes_head
 from caribou.models.objective import USUAL, Objective

@@ -25,6 +25,8 @@ from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 from caribou.release import Drawn, Journal, LedgerLike, Private, execute, require_left, with_declarations
 
+Arrays = Mapping[str, np.ndarray]
+"""Arrays by name: what was released, or the weights of a model."""
 AFTER = "after_certificate"
 """The public parameter of a batch that pays for itself: the certificate that covers what is older."""
 
@@ -44,8 +46,8 @@ class Outputs:
     """
 
     probabilities: np.ndarray = field(repr=False)  # a repr ends up in logs
-    released: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
-    weights: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    released: Arrays = field(default_factory=dict, repr=False)
+    weights: Arrays = field(default_factory=dict, repr=False)
     details: Mapping[Mechanism, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -69,8 +71,8 @@ class Fitted:
 
     probabilities: np.ndarray = field(repr=False)  # a repr ends up in logs
     certificate: Certificate
-    released: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
-    weights: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    released: Arrays = field(default_factory=dict, repr=False)
+    weights: Arrays = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What leaves the process is covered: at node level a node's own row of probabilities is not, and stays."""
@@ -99,24 +101,17 @@ class Method(Protocol):
         """Train on ``graph`` by the plan; the public seed gives ``streams``, privacy noise comes from ``noise``."""
         ...
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
         """What `predict_graph` will release about another graph, and cost: ``sizes`` of that graph, ``budget``, ``weights``."""
         ...
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Predict another ``graph`` with fitted ``weights``, by the ``plan``; ``streams`` and ``noise`` as in `fit`."""
         ...
 
-    def predict(
-        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
-    ) -> np.ndarray:
+    def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities of the nodes that ``released`` is about, without spending anything. [n, C]
 
         ``weights``: of the fit. ``graph``: public at edge level but for its edges, which must not be read.
@@ -141,20 +136,11 @@ class PreparedMethod(Method, Protocol):
 class GrowingMethod(Method, Protocol):
     """A method that can ask the pairs of arrivals under the release that the first batch was."""
 
-    def plan_batch(
-        self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray], link: Link | None, batch: int
-    ) -> ReleasePlan:
+    def plan_batch(self, sizes: Sizes, budget: Budget, weights: Arrays, link: Link | None, batch: int) -> ReleasePlan:
         """What `extend` will release about batch number ``batch``; ``link``: the release that pays for it, if one does."""
         ...
 
-    def extend(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        released: Mapping[str, np.ndarray],
-        grown: Grown,
-        noise: NoiseSource,
-    ) -> Outputs:
+    def extend(self, plan: ReleasePlan, weights: Arrays, released: Arrays, grown: Grown, noise: NoiseSource) -> Outputs:
         """Ask the arrivals of ``grown`` by the ``plan``; ``weights`` and ``released`` are those of all earlier batches."""
         ...
 
@@ -206,7 +192,7 @@ def fit(
 
 def predict_graph(
     method: Method,
-    weights: Mapping[str, np.ndarray],
+    weights: Arrays,
     graph: Graph,
     budget: Budget,
     streams: Streams,

@@ -54,9 +54,8 @@ from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Outputs
-from caribou.methods.edge.votes import Decoded, VotesEdge, require_labelled, run_rounds
-from caribou.methods.edge_method import EdgeMethod, arrays_of, log_probabilities, module_of, prior_of
+from caribou.methods.base import Arrays, Outputs
+from caribou.methods.edge_method import EncodedMethod, arrays_of, log_probabilities, module_of, prior_of
 from caribou.methods.evidence import (
     EvidenceModel,
     Roles,
@@ -80,12 +79,12 @@ from caribou.methods.node_method import (
     plan_head,
     side_by_side,
 )
+from caribou.methods.votes import Decoded, VotesEdge, require_labelled, run_rounds
 from caribou.models.classifier import (
     ClassificationModule,
     classify,
     require_classifier_memory,
 )
-from caribou.models.encoder import HIDDEN, widths
 from caribou.models.features import sent_rows
 from caribou.models.heads import Evidence, PriorHead, fit_prior_head
 from caribou.models.network import chain_logits, network_from_arrays
@@ -148,7 +147,7 @@ def counting_floor(*, nodes: int, mu: float) -> int:
 
 
 @dataclass(frozen=True)
-class Caribou(EdgeMethod):
+class Caribou(EncodedMethod):
     """Public settings of ``caribou-edp`` and, with an infinite budget, of ``caribou-inf``. The defaults are the paper's method.
 
     ``hops`` = K, ``contraction`` = C_L, ``alpha1``, ``beta``: the layer (`ContractiveGraphLayer`). ``degree_floor``: F; None =
@@ -161,7 +160,7 @@ class Caribou(EdgeMethod):
     probabilities, and the labels of training nodes) or "probabilities". ``classifier``: "mlp" (the paper's) or "evidence"
     (Bayes and ridge heads on a model of the noisy sums; class messages only); None = "evidence" for class messages.
     ``calibration``: with label messages, the share of the training nodes that do not send their label; with the validation
-    nodes they fit the classification module. ``votes``: share of epsilon for votes (`caribou.methods.edge.votes`), whose
+    nodes they fit the classification module. ``votes``: share of epsilon for votes (`caribou.methods.votes`), whose
     result joins X^(0) there.
 
     ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
@@ -180,7 +179,6 @@ class Caribou(EdgeMethod):
     beta: float = 1.0
     degree_floor: int | None = None
     messages: str = "embeddings"
-    hidden: tuple[int, ...] = HIDDEN
     cross_fit: bool = False
     calibration: float = 0.1
     classifier: str | None = None
@@ -188,18 +186,15 @@ class Caribou(EdgeMethod):
     votes: float = 0.0
     layer: str = "contractive"
     layer_settings: Mapping[str, Any] = field(default_factory=dict)
-    metric: str | None = None
-    class_weight: str | None = None
     name: ClassVar[str] = "caribou-edp"
 
     def __post_init__(self) -> None:
-        _ = self.objective  # checks its own settings
+        super().__post_init__()
         integer(at_least=1, hops=self.hops)
         self._check_layer()
         if self.degree_floor is not None:
             integer(at_least=0, degree_floor=self.degree_floor)
         one_of(MESSAGES, messages=self.messages)
-        object.__setattr__(self, "hidden", widths(self.hidden))
         if boolean(cross_fit=self.cross_fit) and self.messages == "features":
             raise InputError("cross_fit must be false for messages = features, which have no encoder, got True")
         open_unit_interval(calibration=self.calibration)
@@ -253,7 +248,7 @@ class Caribou(EdgeMethod):
             parts={"propagation": calibrated, "votes": votes},
         )
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
         """One more release, about another graph's edges."""
         self.require_memory_for(sizes)
         if self.votes > 0:
@@ -289,7 +284,7 @@ class Caribou(EdgeMethod):
             own = sizes.classes if self.messages in CLASS_MESSAGES else d
             require_classifier_memory(n, sizes.train + sizes.val, (own, d), self.classifier_hidden)
         if self.votes > 0:
-            self._vote_rounds.require_memory_for(n, sizes.classes)
+            self._vote_rounds.require_memory_for(sizes)
 
     # -- Algorithm 1 -----------------------------------------------------------------------------------------------
 
@@ -308,12 +303,7 @@ class Caribou(EdgeMethod):
         return self._outputs(plan, view, model, state, decoded)
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Predict another graph. With label messages its training nodes send their labels, if it has any."""
         view = self._view(graph, weights, labelled_nodes(graph))
@@ -344,13 +334,7 @@ class Caribou(EdgeMethod):
         theta = GCNLayer(view.start.shape[1], seed=streams.seed).theta.numpy()
         return replace(view, arrays={**view.arrays, THETA: theta})
 
-    def _view(
-        self,
-        graph: Graph,
-        arrays: Mapping[str, np.ndarray],
-        senders: np.ndarray,
-        log_prior: np.ndarray | None = None,
-    ) -> View:
+    def _view(self, graph: Graph, arrays: Arrays, senders: np.ndarray, log_prior: np.ndarray | None = None) -> View:
         """What is public about every node, and its message. ``log_prior`` = None: by the encoder alone, for a new graph."""
         if self.messages == "features":
             return View(unit_rows(graph), unit_rows(graph), arrays)
@@ -457,7 +441,7 @@ class ModuleModel:
         return arrays_of(self.module, MODULE)
 
 
-def model_from_arrays(arrays: Mapping[str, np.ndarray]) -> ModuleModel | EvidenceModel:
+def model_from_arrays(arrays: Arrays) -> ModuleModel | EvidenceModel:
     """The inverse of ``to_arrays``."""
     if any(name.startswith(MODULE) for name in arrays):
         return ModuleModel(module_of(arrays, MODULE))
@@ -596,7 +580,7 @@ class CaribouNdp(NodeMethod):
             parts,
         )
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
         """One Gaussian mechanism, whatever the number of hops; nothing without the graph."""
         mu = self.mu_of(budget)
         if self._share(budget) == 0:
@@ -625,12 +609,7 @@ class CaribouNdp(NodeMethod):
         return self.outputs(graph, {"state": state}, weights)
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Message passing on another graph; encoder and classifier are used as they are."""
         if "propagation" not in plan.parts:
@@ -639,9 +618,7 @@ class CaribouNdp(NodeMethod):
         state = self._aggregate(graph, start, plan.parts["propagation"], streams, noise)
         return self.outputs(graph, {"state": state}, weights)
 
-    def predict(
-        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
-    ) -> np.ndarray:
+    def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its row of the released state. [n, C]"""
         if "state" not in released:
             return softmax(apply_model(weights, graph), axis=1)
@@ -658,7 +635,7 @@ class CaribouNdp(NodeMethod):
     def _share(self, budget: Budget) -> float:
         return paying_share(budget.epsilon, self.declared_average_degree) if self.leave_graph else self.graph_share
 
-    def _start(self, graph: Graph, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _start(self, graph: Graph, weights: Arrays) -> np.ndarray:
         """X^(0): embeddings, or label codes and class probabilities; 0 for nodes without features. [n, d]"""
         if self.messages == "embeddings":
             return sent_rows(graph, apply_encoder(weights, graph))
@@ -669,7 +646,7 @@ class CaribouNdp(NodeMethod):
             start[train] = np.eye(start.shape[1])[graph.labels[train]]
         return start
 
-    def _rows(self, graph: Graph, weights: Mapping[str, np.ndarray], state: np.ndarray) -> np.ndarray:
+    def _rows(self, graph: Graph, weights: Arrays, state: np.ndarray) -> np.ndarray:
         """What the classification module reads of every node: its embedding and its row of the state. [n, 2 d]"""
         if self.messages == "embeddings":
             return side_by_side([apply_encoder(weights, graph), state])
@@ -696,25 +673,14 @@ class CaribouNdp(NodeMethod):
         return calibrate_propagation(sensitivity, hops=self.hops, mu=mu, arithmetic=arithmetic)
 
     def _aggregate(
-        self,
-        graph: Graph,
-        start: np.ndarray,
-        calibrated: CalibratedPropagation,
-        streams: Streams,
-        noise: NoiseSource,
+        self, graph: Graph, start: np.ndarray, calibrated: CalibratedPropagation, streams: Streams, noise: NoiseSource
     ) -> np.ndarray:
         operator = normalize(graph, calibrated.sensitivity.bounds, streams.sampling)
         stream = noise.stream("propagation")
         return propagate(self._layer, operator, torch.from_numpy(start), calibrated, stream).numpy()
 
     def _classify(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        weights: Mapping[str, np.ndarray],
-        state: np.ndarray,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, graph: Graph, weights: Arrays, state: np.ndarray, streams: Streams, noise: NoiseSource
     ) -> dict[str, np.ndarray]:
         """The arrays of the classification module."""
         if self.classifier == "chosen":
@@ -725,14 +691,7 @@ class CaribouNdp(NodeMethod):
         network = fit_network_head(head, rows, self.classifier_hidden, graph, streams, stream)
         return {f"{CLASSIFIER}{name}": array for name, array in network.items()}
 
-    def _choice(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        weights: Mapping[str, np.ndarray],
-        state: np.ndarray,
-        noise: NoiseSource,
-    ) -> int:
+    def _choice(self, plan: ReleasePlan, graph: Graph, weights: Arrays, state: np.ndarray, noise: NoiseSource) -> int:
         """The number of the weight that validation nodes choose."""
         logits = centred(apply_model(weights, graph))
         split, labels = graph.for_learning()
@@ -750,7 +709,7 @@ CLASSIFIER = "classifier."
 """Names of the arrays of a classification module with a hidden layer begin so."""
 
 
-def of_classifier(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def of_classifier(weights: Arrays) -> dict[str, np.ndarray]:
     """The arrays of the classification module with a hidden layer."""
     return {n.removeprefix(CLASSIFIER): array for n, array in weights.items() if n.startswith(CLASSIFIER)}
 

@@ -184,7 +184,7 @@ METHODS = {
     ),
     "votes-edp": MethodInfo(
         EDGE,
-        "caribou.methods.edge.votes:VotesEdge",
+        "caribou.methods.votes:VotesEdge",
         "votes in rounds, every pair of nodes asked once",
         VOTES,
         engines=BLOCK_ENGINES,
@@ -195,7 +195,7 @@ METHODS = {
     ),
     "votes-ndp": MethodInfo(
         NODE,
-        "caribou.methods.node.votes:VotesNdp",
+        "caribou.methods.votes:VotesNdp",
         "a private linear model, with votes where they pay",
         VOTES,
         noise="gaussian",

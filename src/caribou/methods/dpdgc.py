@@ -29,7 +29,6 @@ budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NoReturn
 
@@ -45,9 +44,9 @@ from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Outputs
+from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS, require_unit
-from caribou.methods.edge_method import EdgeMethod, log_probabilities
+from caribou.methods.edge_method import EncodedMethod, log_probabilities
 from caribou.methods.mlp import MlpDp, apply_model, full_batch
 from caribou.methods.node_method import (
     SummingMethod,
@@ -61,7 +60,7 @@ from caribou.methods.node_method import (
     side_by_side,
 )
 from caribou.models.classifier import classify
-from caribou.models.encoder import HIDDEN, Prior, widths
+from caribou.models.encoder import Prior
 from caribou.models.linear import path_length_schedule, shrink_rows
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.assumptions import Assumption, AssumptionName
@@ -90,7 +89,7 @@ class Transductive:
 
     name: ClassVar[str]
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> NoReturn:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> NoReturn:
         """Not possible."""
         require_unit(budget, METHODS[self.name].unit, self.name)
         raise InputError(
@@ -99,19 +98,14 @@ class Transductive:
         )
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> NoReturn:
         """Not possible, see `plan_graph`."""
         self.plan_graph(graph.sizes(plan.budget.unit), plan.budget, weights)
 
 
 @dataclass(frozen=True)
-class Dpdgc(Transductive, EdgeMethod):
+class Dpdgc(Transductive, EncodedMethod):
     """Public settings of ``dpdgc-edp`` and, with an infinite budget, of ``dpdgc-inf``.
 
     ``training_share``: share of mu^2 for training W; the rest is for the release of A W. ``structure_share``: share of the
@@ -126,17 +120,13 @@ class Dpdgc(Transductive, EdgeMethod):
 
     training_share: float = 0.5
     structure_share: float = 0.5
-    hidden: tuple[int, ...] = HIDDEN
     classifier_hidden: int = 64
-    metric: str | None = None
-    class_weight: str | None = None
     name: ClassVar[str] = "dpdgc-edp"
 
     def __post_init__(self) -> None:
-        _ = self.objective  # checks its own settings
+        super().__post_init__()
         open_unit_interval(training_share=self.training_share)
         open_unit_interval(structure_share=self.structure_share)
-        object.__setattr__(self, "hidden", widths(self.hidden))
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
@@ -264,9 +254,7 @@ class DpdgcNdp(Transductive, SummingMethod):
         released = {"structure": structure, "product": product}
         return self.outputs(graph, released, weights)
 
-    def predict(
-        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
-    ) -> np.ndarray:
+    def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its row of the released product. [n, C]"""
         rows = side_by_side([messages(apply_model(weights, graph)), released["product"]])
         return np.asarray(softmax(rows @ weights["classifier"], axis=1))

@@ -15,11 +15,11 @@ import numpy as np
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs
+from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import require_unit
 from caribou.models.class_prior import require_out_of_fold
 from caribou.models.classifier import ClassificationModule, ClassifierConfig, fit_classifier, module_from_arrays
-from caribou.models.encoder import Encoder, Prior, cross_fit, fit_one
+from caribou.models.encoder import HIDDEN, Encoder, Prior, cross_fit, fit_one, widths
 from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.plan import ReleasePlan
@@ -27,16 +27,19 @@ from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 
+@dataclass(frozen=True)
 class EdgeMethod:
-    """A method at edge level: a frozen dataclass with a name, `release_plan`, `run` and `predict_graph`.
+    """A method at edge level: a name, settings, `release_plan`, `run` and `predict_graph`.
 
-    ``hidden``: widths of the encoder's hidden layers. ``metric`` and ``class_weight``: of `objective`.
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`objective`).
     """
 
+    metric: str | None = None
+    class_weight: str | None = None
     name: ClassVar[str]
-    hidden: tuple[int, ...]
-    metric: str | None
-    class_weight: str | None
+
+    def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
 
     @property
     def takes_prior(self) -> bool:
@@ -50,7 +53,7 @@ class EdgeMethod:
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
-        values = asdict(self)  # type: ignore[call-overload]
+        values = asdict(self)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     # -- plans -----------------------------------------------------------------------------------------------------
@@ -59,7 +62,7 @@ class EdgeMethod:
         """What a fit releases and costs."""
         return self._planned(sizes, budget, "fitted")
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
         """What a prediction of another graph releases and costs: the same, about its edges."""
         require_same_start(sizes, weights)
         return self._planned(sizes, budget, "predicted")
@@ -72,25 +75,11 @@ class EdgeMethod:
         """The plan of a release about one graph, whatever it is for."""
         raise NotImplementedError
 
-    def columns_of(self, sizes: Sizes) -> int:
-        """Of what the encoder says about a node: its last hidden layer, or class probabilities."""
-        return self.hidden[-1] if self.hidden and not sizes.given else sizes.classes
-
     # -- fits ------------------------------------------------------------------------------------------------------
 
     def encoded(self, graph: Graph, streams: Streams) -> Any:
         """All that is fitted on public values alone."""
-        return self.prior(graph, streams)
-
-    def prior(self, graph: Graph, streams: Streams, *, cross: bool = True) -> Prior:
-        """Class probabilities and embeddings from features, fitted here unless class probabilities came with the graph.
-
-        ``cross``: training nodes are predicted by models that were not fitted on them.
-        """
-        if graph.prior is not None:
-            require_out_of_fold(graph, graph.prior)
-            return given_prior(graph.prior)
-        return (cross_fit if cross else fit_one)(graph, streams, self.hidden, self.objective)
+        raise NotImplementedError
 
     def require_memory_for(self, sizes: Sizes) -> None:
         """Refuse what does not fit into memory, before anything is fitted."""
@@ -108,14 +97,44 @@ class EdgeMethod:
         """A fit, given what was fitted on ``public`` values (`encoded`)."""
         raise NotImplementedError
 
+    def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
+        """Class probabilities of the nodes that the release is about; costs nothing. [n, C]"""
+        return released["probabilities"]
+
+
+@dataclass(frozen=True)
+class EncodedMethod(EdgeMethod):
+    """One that starts from an encoder, and ends with a classification module.
+
+    ``hidden``: widths of the encoder's hidden layers, () for none.
+    """
+
+    hidden: tuple[int, ...] = HIDDEN
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "hidden", widths(self.hidden))
+
+    def columns_of(self, sizes: Sizes) -> int:
+        """Of what the encoder says about a node: its last hidden layer, or class probabilities."""
+        return self.hidden[-1] if self.hidden and not sizes.given else sizes.classes
+
+    def encoded(self, graph: Graph, streams: Streams) -> Any:
+        """All that is fitted on public values alone: the encoder."""
+        return self.prior(graph, streams)
+
+    def prior(self, graph: Graph, streams: Streams, *, cross: bool = True) -> Prior:
+        """Class probabilities and embeddings from features, fitted here unless class probabilities came with the graph.
+
+        ``cross``: training nodes are predicted by models that were not fitted on them.
+        """
+        if graph.prior is not None:
+            require_out_of_fold(graph, graph.prior)
+            return given_prior(graph.prior)
+        return (cross_fit if cross else fit_one)(graph, streams, self.hidden, self.objective)
+
     def fit_module(
-        self,
-        inputs: list[np.ndarray],
-        graph: Graph,
-        hidden: int,
-        streams: Streams,
-        *,
-        train: np.ndarray | None = None,
+        self, inputs: list[np.ndarray], graph: Graph, hidden: int, streams: Streams, *, train: np.ndarray | None = None
     ) -> ClassificationModule:
         """A classification module on released and public rows. ``train``: the nodes that fit it; None: all training nodes."""
         split, labels = graph.for_learning(public=True)
@@ -129,12 +148,6 @@ class EdgeMethod:
             seed=streams.model_seed,
             objective=self.objective,
         )
-
-    def predict(
-        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
-    ) -> np.ndarray:
-        """Class probabilities of the nodes that the release is about; costs nothing. [n, C]"""
-        return released["probabilities"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +174,7 @@ def given_prior(probabilities: np.ndarray) -> Prior:
     return Prior(probabilities, float("nan"), GivenEncoder(probabilities))
 
 
-def prior_of(weights: Mapping[str, np.ndarray], graph: Graph) -> Prior:
+def prior_of(weights: Arrays, graph: Graph) -> Prior:
     """What the encoder of a fitted model says about another graph; without one, the class probabilities that came with it."""
     if holds_encoder(weights):
         encoder = Encoder.from_arrays(weights)
@@ -171,12 +184,12 @@ def prior_of(weights: Mapping[str, np.ndarray], graph: Graph) -> Prior:
     return given_prior(graph.prior)
 
 
-def holds_encoder(weights: Mapping[str, np.ndarray]) -> bool:
+def holds_encoder(weights: Arrays) -> bool:
     """Whether these are weights of a model that fitted its own encoder."""
     return "encoder.row_length" in weights
 
 
-def require_same_start(sizes: Sizes, weights: Mapping[str, np.ndarray]) -> None:
+def require_same_start(sizes: Sizes, weights: Arrays) -> None:
     """Class probabilities must not come with another graph where the model has an encoder of its own."""
     if holds_encoder(weights) and sizes.given:
         raise InputError(
@@ -194,6 +207,6 @@ def arrays_of(module: ClassificationModule, prefix: str) -> dict[str, np.ndarray
     return {f"{prefix}{name}": tensor.numpy() for name, tensor in module.state_dict().items()}
 
 
-def module_of(weights: Mapping[str, np.ndarray], prefix: str) -> ClassificationModule:
+def module_of(weights: Arrays, prefix: str) -> ClassificationModule:
     """The inverse of `arrays_of`."""
     return module_from_arrays({name.removeprefix(prefix): a for name, a in weights.items() if name.startswith(prefix)})

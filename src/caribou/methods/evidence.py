@@ -7,7 +7,6 @@ model of these sums takes the place of the classification module. ``votes`` give
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -15,8 +14,9 @@ import numpy as np
 
 from caribou.graph import Graph
 from caribou.mechanisms.edge_votes import VoteBudget
-from caribou.methods.edge.votes import Decoded
+from caribou.methods.base import Arrays
 from caribou.methods.edge_method import log_probabilities
+from caribou.methods.votes import Decoded
 from caribou.models.heads import Evidence, Head, PriorHead, choose_head_by_folds, head_from_arrays
 from caribou.models.objective import USUAL, Objective
 from caribou.models.sum_likelihood import SumModel, fit_sum_model
@@ -69,7 +69,7 @@ class View:
 
     own: np.ndarray
     start: np.ndarray
-    arrays: Mapping[str, np.ndarray]
+    arrays: Arrays
 
     def after(self, decoded: Decoded | None) -> View:
         """With the result of the votes in the place of the encoder's probabilities."""
@@ -108,7 +108,7 @@ class EvidenceModel:
         return self.sums.to_arrays() | {f"head.{name}": array for name, array in self.head.to_arrays().items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> EvidenceModel:
+    def from_arrays(cls, arrays: Arrays) -> EvidenceModel:
         """The inverse of `to_arrays`."""
         head = {name.removeprefix("head."): array for name, array in arrays.items() if name.startswith("head.")}
         sums = SumModel(arrays["sums.profiles"], arrays["sums.weights"], float(arrays["sums.noise_std"]))

@@ -18,7 +18,6 @@ node** also the Gaussians of encoder and classifier. All Gaussians compose to mu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -30,8 +29,8 @@ from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs
-from caribou.methods.edge_method import EdgeMethod, arrays_of, module_of, prior_of
+from caribou.methods.base import Arrays, Outputs
+from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
 from caribou.methods.mlp import MlpDp, apply_model
 from caribou.methods.node_method import (
     SummingMethod,
@@ -45,7 +44,7 @@ from caribou.methods.node_method import (
     side_by_side,
 )
 from caribou.models.classifier import classify
-from caribou.models.encoder import HIDDEN, Prior, widths
+from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import PARTS, sums_record
@@ -71,7 +70,7 @@ def default_hops(mu: float) -> int:
 
 
 @dataclass(frozen=True)
-class Gap(EdgeMethod):
+class Gap(EncodedMethod):
     """Public settings of ``gap-edp`` and, with an infinite budget, of ``gap-inf``.
 
     ``hops`` = K; None = `default_hops`. ``hidden``: widths of the encoder's hidden layers; the last one is the message.
@@ -84,17 +83,13 @@ class Gap(EdgeMethod):
     """
 
     hops: int | None = None
-    hidden: tuple[int, ...] = HIDDEN
     classifier_hidden: int = 64
-    metric: str | None = None
-    class_weight: str | None = None
     name: ClassVar[str] = "gap-edp"
 
     def __post_init__(self) -> None:
-        _ = self.objective  # checks its own settings
+        super().__post_init__()
         if self.hops is not None:
             integer(at_least=1, hops=self.hops)
-        object.__setattr__(self, "hidden", widths(self.hidden))
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
@@ -124,18 +119,13 @@ class Gap(EdgeMethod):
         return self._outputs(start, sums, public.encoder.to_arrays() | arrays_of(module, MODULE))
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Predict another graph with a fitted model."""
         start = prior_of(weights, graph).embeddings(graph.features)
         return self._outputs(start, _sums(graph, None, start, plan.parts["sums"], streams, noise), weights)
 
-    def _outputs(self, start: np.ndarray, sums: list[np.ndarray], weights: Mapping[str, np.ndarray]) -> Outputs:
+    def _outputs(self, start: np.ndarray, sums: list[np.ndarray], weights: Arrays) -> Outputs:
         probabilities = softmax(classify(module_of(weights, MODULE), classifier_inputs(start, sums)), axis=1)
         return Outputs(probabilities, released_sums(sums) | {"probabilities": probabilities}, weights)
 
@@ -194,21 +184,14 @@ class GapNdp(SummingMethod):
         return self.outputs(graph, released_sums(sums), encoder.parameters(self.base.shrinkage) | {"classifier": head})
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Noisy sums over another graph; encoder and classifier are used as they are."""
         start = messages(apply_model(weights, graph))
         sums = _sums(graph, self.degree_cap, start, plan.parts["sums"], streams, noise)
         return self.outputs(graph, released_sums(sums), weights)
 
-    def predict(
-        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
-    ) -> np.ndarray:
+    def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its rows of the released sums. [n, C]"""
         sums = [released[f"sums_{k}"] for k in range(1, self.hops + 1)]
         rows = side_by_side([messages(apply_model(weights, graph)), *sums])

@@ -10,7 +10,7 @@ T stages ask T times: its noise is 2 T times smaller. And its labelled nodes sen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,10 +21,10 @@ from caribou._validate import integer
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs
-from caribou.methods.edge_method import EdgeMethod, arrays_of, log_probabilities, module_of, prior_of
+from caribou.methods.base import Arrays, Outputs
+from caribou.methods.edge_method import EncodedMethod, arrays_of, log_probabilities, module_of, prior_of
 from caribou.models.classifier import ClassificationModule, classify
-from caribou.models.encoder import HIDDEN, Prior, widths
+from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedCounts
 from caribou.privacy.mechanism_records import counts_record
@@ -34,7 +34,7 @@ from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)
-class LpgNet(EdgeMethod):
+class LpgNet(EncodedMethod):
     """Public settings of ``lpgnet-edp``.
 
     ``stages`` = T: how often neighbours are counted, each time for an equal share of epsilon. ``hidden``: widths of the hidden
@@ -47,16 +47,12 @@ class LpgNet(EdgeMethod):
     """
 
     stages: int = 2
-    hidden: tuple[int, ...] = HIDDEN
     classifier_hidden: int = 64
-    metric: str | None = None
-    class_weight: str | None = None
     name: ClassVar[str] = "lpgnet-edp"
 
     def __post_init__(self) -> None:
-        _ = self.objective  # checks its own settings
+        super().__post_init__()
         integer(at_least=1, stages=self.stages)
-        object.__setattr__(self, "hidden", widths(self.hidden))
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
@@ -80,12 +76,7 @@ class LpgNet(EdgeMethod):
         return self._run_stages(plan, graph, public, fitted, noise)
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Predict another graph with the fitted MLPs."""
 

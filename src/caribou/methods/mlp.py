@@ -51,7 +51,7 @@ from caribou.mechanisms.noisy_descent import (
 from caribou.mechanisms.noisy_mean import private_mean
 from caribou.methods.base import Outputs
 from caribou.methods.catalogue import require_unit
-from caribou.methods.edge_method import EdgeMethod, prior_of
+from caribou.methods.edge_method import EncodedMethod, prior_of
 from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.encoder import widths
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
@@ -84,7 +84,7 @@ SHRINKAGE_CHOICES = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 
 
 @dataclass(frozen=True)
-class Mlp(EdgeMethod):
+class Mlp(EncodedMethod):
     """``hidden``: None for the prior of votes (`caribou.models.class_prior`); or widths of a cross-fitted MLP, () if linear.
 
     ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
@@ -93,8 +93,6 @@ class Mlp(EdgeMethod):
     """
 
     hidden: tuple[int, ...] | None = None  # type: ignore[assignment]
-    metric: str | None = None
-    class_weight: str | None = None
     name: ClassVar[str] = "mlp"
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import Descent, noisy_gradient_descent
-from caribou.methods.base import Outputs
+from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import require_unit
 from caribou.methods.mlp import (
     MlpDp,
@@ -87,13 +87,11 @@ class NodeMethod:
         """What the guarantee rests on beside the mechanisms."""
         return node_assumptions(self.base)
 
-    def outputs(self, graph: Graph, released: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray]) -> Outputs:
+    def outputs(self, graph: Graph, released: Arrays, weights: Arrays) -> Outputs:
         """What a release gives: predictions follow from it, and from each node's own features."""
         return Outputs(self.predict(weights, released, graph), released, weights)
 
-    def predict(
-        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
-    ) -> np.ndarray:
+    def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities of every node from its own features and its rows of what was released. [n, C]"""
         raise NotImplementedError
 
@@ -118,7 +116,7 @@ class SummingMethod(NodeMethod):
         """All K sums, mu-GDP together for nodes up to the declared degree."""
         return calibrate_node_sums(sizes, mu, bounds=self.bounds(sizes), radius=self.radius, hops=self.hops)
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
         """The sums over another graph's edges, within the whole budget."""
         sums = self.calibrate(sizes, self.mu_of(budget))
         return self.planned(

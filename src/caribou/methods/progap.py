@@ -19,7 +19,7 @@ node** also the Gaussians of the encoder and of the head of every stage. All Gau
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -31,8 +31,8 @@ from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import StagedSums, bounded_adjacency
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs
-from caribou.methods.edge_method import EdgeMethod, arrays_of, module_of, prior_of
+from caribou.methods.base import Arrays, Outputs
+from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
 from caribou.methods.mlp import MlpDp, apply_model
 from caribou.methods.node_method import (
     SummingMethod,
@@ -46,7 +46,7 @@ from caribou.methods.node_method import (
     side_by_side,
 )
 from caribou.models.classifier import ClassificationModule, classify, embed
-from caribou.models.encoder import HIDDEN, Prior, widths
+from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import PARTS, sums_record
@@ -57,7 +57,7 @@ from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)
-class Progap(EdgeMethod):
+class Progap(EncodedMethod):
     """Public settings of ``progap-edp`` and, with an infinite budget, of ``progap-inf``.
 
     ``hops`` = K, the stages after the encoder. ``hidden``: widths of the encoder's hidden layers; the last one is the width of
@@ -70,15 +70,11 @@ class Progap(EdgeMethod):
     """
 
     hops: int = 2
-    hidden: tuple[int, ...] = HIDDEN
-    metric: str | None = None
-    class_weight: str | None = None
     name: ClassVar[str] = "progap-edp"
 
     def __post_init__(self) -> None:
-        _ = self.objective  # checks its own settings
+        super().__post_init__()
         integer(at_least=1, hops=self.hops)
-        object.__setattr__(self, "hidden", widths(self.hidden))
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """K Gaussian mechanisms, which compose to the whole budget."""
@@ -105,12 +101,7 @@ class Progap(EdgeMethod):
         return self._stages(plan, graph, start, public.encoder.to_arrays(), trained, streams, noise)
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Predict another graph with the stages of a fitted model."""
         public = prior_of(weights, graph).encoder
@@ -126,7 +117,7 @@ class Progap(EdgeMethod):
         plan: ReleasePlan,
         graph: Graph,
         start: np.ndarray,
-        weights: Mapping[str, np.ndarray],
+        weights: Arrays,
         module_at: Callable[[int, list[np.ndarray]], ClassificationModule],
         streams: Streams,
         noise: NoiseSource,
@@ -207,21 +198,14 @@ class ProgapNdp(SummingMethod):
         return self.outputs(graph, released, weights)
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Noisy sums over another graph; encoder and heads are used as they are."""
         start = messages(apply_model(weights, graph))
         released, _ = self._stages(graph, start, plan.parts["sums"], lambda s, _: weights[f"head_{s}"], streams, noise)
         return self.outputs(graph, released, weights)
 
-    def predict(
-        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
-    ) -> np.ndarray:
+    def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its rows of the released sums. [n, C]"""
         embeddings = [messages(apply_model(weights, graph))]
         for stage in range(1, self.hops + 1):

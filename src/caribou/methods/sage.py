@@ -24,7 +24,6 @@ Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -43,7 +42,7 @@ from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, no
 from caribou.mechanisms.noisy_mean import private_mean
 from caribou.mechanisms.randomized_response import PerturbedGraph, perturb
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Outputs
+from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS
 from caribou.methods.edge_method import EdgeMethod
 from caribou.methods.mlp import centred, full_batch, node_assumptions
@@ -91,19 +90,17 @@ class SageEdge(EdgeMethod):
     (docs/methods/sage.md, Theorem E); everything else is computed from them and from public values.
     """
 
-    hidden: int = 64  # type: ignore[assignment]
+    hidden: int = 64
     layers: int = 2
     aggregator: str = "mean"
     dropout: float = 0.5
     epochs: int = 80
     count_share: float = 0.01
     max_edges: int | None = None
-    metric: str | None = None
-    class_weight: str | None = None
     name: ClassVar[str] = "sage-edp"
 
     def __post_init__(self) -> None:
-        _ = self.objective  # checks its own settings
+        super().__post_init__()
         _ = self.network  # checks its own settings
         open_unit_interval(count_share=self.count_share)
         if self.max_edges is not None:
@@ -157,12 +154,7 @@ class SageEdge(EdgeMethod):
         return self._outputs(plan, graph, model, perturbed, around)
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Predict another graph with a fitted network."""
         perturbed = self._perturb(plan, graph, noise)
@@ -290,21 +282,14 @@ class SageNdp(SummingMethod):
         return self.outputs(graph, {"sums": sums}, weights)
 
     def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Sums over another graph; the layer is used as it is."""
         sent = messages(self._rows(graph, weights["mean"]), weights["layer"])
         (sums,) = noisy_sums(self._bounded(graph, streams), sent, plan.parts["sums"], noise.stream("sums"))
         return self.outputs(graph, {"sums": sums}, weights)
 
-    def predict(
-        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
-    ) -> np.ndarray:
+    def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its row of the released sums. [n, C]"""
         rows = self._rows(graph, weights["mean"])
         gamma = float(weights["sums_weight"])

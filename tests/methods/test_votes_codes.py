@@ -14,8 +14,7 @@ from caribou.errors import InputError
 from caribou.graph.arrivals import Arrivals, Grown
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.code_votes import code_columns, code_likelihood, decode_code_batch
-from caribou.methods.edge.votes import Decoded, VotesEdge, run_rounds
+from caribou.methods.votes import Decoded, VotesEdge, code_columns, code_likelihood, decode_code_batch, run_rounds
 from caribou.models.count_likelihood import CountModel
 from caribou.models.feature_codes import FeatureCodes
 from caribou.models.vote_model import VoteModel
@@ -158,11 +157,12 @@ def grown() -> Grown:
 def test_arrivals_are_told_by_codes_and_old_pairs_are_not_asked(coded: Decoded, asked: Asked) -> None:
     learned = VoteModel.from_arrays(coded.learned.to_arrays())
     assert learned.codes is not None
-    p, transcript = decode_code_batch(
-        grown(), UNIFORM[1000:], learned, learned.codes, VoteBudget(4.0), NoiseSource.seeded(3)
+    before = coded.probabilities[:1000]
+    batch = decode_code_batch(
+        VotesEdge(), grown(), UNIFORM[1000:], learned, before, VoteBudget(4.0), NoiseSource.seeded(3)
     )
-    assert transcript["codes"].shape == (200, learned.codes.count)
-    assert np.mean(p.argmax(axis=1) == np.asarray(TELLING.labels)[1000:]) > 0.8
+    assert batch.transcript["codes"].shape == (200, learned.codes.count)
+    assert np.mean(batch.probabilities.argmax(axis=1) == np.asarray(TELLING.labels)[1000:]) > 0.8
     stages, present = list(asked), grown().present
     whole = replay(stages, TELLING, present)
     edges = TELLING.edge_index[:, TELLING.edge_index[0] < TELLING.edge_index[1]].T[::90]

@@ -7,7 +7,7 @@ import pytest
 
 import caribou as cb
 from caribou.mechanisms.edge_votes import VoteBudget
-from caribou.methods.edge.vote_roles import VoteRoles, fit_counts
+from caribou.methods.votes import VoteRoles, fit_counts
 from caribou.models.count_likelihood import MULTIPLIERS, CountModel
 from caribou.models.objective import USUAL
 
@@ -59,7 +59,7 @@ COUNTS = np.random.default_rng(3).poisson(RATES[LABELS])
 
 
 def test_counts_tell_the_class() -> None:
-    fit = fit_counts(lambda model: model.log_likelihood(COUNTS, RATES), ROLES, VoteBudget(8.0), RECEIVERS, USUAL)
+    fit = fit_counts(lambda model: model.log_likelihood(COUNTS, RATES), ROLES, VoteBudget(8.0), RECEIVERS)
     assert fit.multipliers.shape == (len(MULTIPLIERS),)
     assert fit.multipliers.sum() == pytest.approx(1)
     assert fit.joint.shape == (1200, 2, len(MULTIPLIERS))
@@ -72,4 +72,4 @@ def test_the_distribution_that_explains_calibration_nodes_is_taken(better: bool)
         told = COUNTS if model.overdispersed is better else COUNTS[::-1]
         return model.log_likelihood(told, RATES)
 
-    assert fit_counts(likelihood, ROLES, VoteBudget(8.0), RECEIVERS, USUAL).model.overdispersed is better
+    assert fit_counts(likelihood, ROLES, VoteBudget(8.0), RECEIVERS).model.overdispersed is better

@@ -14,7 +14,7 @@ from caribou.errors import InputError
 from caribou.mechanisms import edge_votes
 from caribou.mechanisms.edge_votes import NoisyCounts, QueryOnceGuard, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.votes import VotesEdge
+from caribou.methods.votes import VotesEdge
 from caribou.privacy.verify import verify
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -203,7 +203,7 @@ def test_other_methods_say_what_to_do_instead() -> None:
     for name, budget in (("gap-edp", cb.Budget(4)), ("mlp-dp", cb.Budget(4, unit="node"))):
         model = cb.Model(name, budget).fit(MONTHS[0].with_classes(3))
         with pytest.raises(
-            InputError, match=r"must be votes-edp to be extended.*fit it on the grown graph, or predict"
+            InputError, match=r"must be votes-edp to be extended.*fit it on the grown graph, or release"
         ):
             model.extend(MONTHS[1])
 

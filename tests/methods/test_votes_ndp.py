@@ -17,7 +17,7 @@ from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.mlp import MlpDp
-from caribou.methods.node.votes import SHARE, VotesNdp
+from caribou.methods.votes import VOTES_SHARE, VotesNdp
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
@@ -124,7 +124,7 @@ def test_switch() -> None:
     assert asked(660, 31) == [False, False, False, True]
     assert asked(70, 4) == asked(550, None) == asked(None, 71.5) == [False] * 4
     plan = VotesNdp(declared_degree=551, declared_average_degree=71.5).plan_votes(Budget(8.0, **NODE))
-    assert plan == VotePlan(276, SHARE)
+    assert plan == VotePlan(276, VOTES_SHARE)
     with pytest.raises(InputError, match="declared_degree must be given where votes are asked"):
         VotesNdp(votes=VotePlan(2, 0.5))
     for bad in ({"declared_degree": 0}, {"declared_average_degree": -1}, {"weight": -1.0}):

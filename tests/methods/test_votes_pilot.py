@@ -10,8 +10,7 @@ import pytest
 import caribou as cb
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.pilot import Pilot, pilot_share
-from caribou.methods.edge.vote_roles import VoteRoles
+from caribou.methods.votes import Pilot, VoteRoles, pilot_share
 from caribou.models.count_likelihood import CountModel
 from caribou.models.objective import USUAL
 

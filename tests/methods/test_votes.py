@@ -13,9 +13,8 @@ from caribou import methods
 from caribou.errors import InputError
 from caribou.mechanisms import edge_votes as mechanism
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.votes import VotesEdge, run_rounds
+from caribou.methods.votes import VotesEdge, run_rounds
 from caribou.models.class_prior import class_probabilities
-from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("kept_encoder")
@@ -38,39 +37,10 @@ def transcript(fitted: object) -> dict[str, np.ndarray]:
     return {k: v for k, v in fitted.released.items() if k != "probabilities"}  # type: ignore[attr-defined]
 
 
-def test_votes_help_and_are_deterministic_per_seed() -> None:
-    first, second = fit(VotesEdge(), 1.0), fit(VotesEdge(), 1.0)
-    assert np.array_equal(first.probabilities, second.probabilities)
-    assert np.allclose(first.probabilities.sum(axis=1), 1)
-    other_noise = fit(VotesEdge(), 1.0, noise_seed=2)
-    assert not np.array_equal(first.released["round_1"], other_noise.released["round_1"])
-    assert accuracy(fit(VotesEdge(), 8.0)) > accuracy(fit(VotesEdge(), 0.05)) + 0.05
-
-
-def test_the_graph_is_unchanged_and_the_transcript_holds_integers() -> None:
-    before = (GRAPH.indices.tobytes(), GRAPH.features.tobytes(), GRAPH.labels.tobytes())
-    fitted = fit(VotesEdge(max_rounds=2), 2.0)
-    assert before == (GRAPH.indices.tobytes(), GRAPH.features.tobytes(), GRAPH.labels.tobytes())
-    counts = transcript(fitted)
-    assert 1 <= len(counts) <= 4
-    assert all(c.dtype == np.int64 for c in counts.values())
-
-
-@pytest.mark.usefixtures("quick_encoder")
-def test_the_public_seed_does_not_move_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changing the public seed leaves the drawn noise bit-identical."""
-    drawn: list[np.ndarray] = []
-    original = NoiseSource.discrete_laplace
-
-    def recorded(self: NoiseSource, shape: tuple[int, ...], *, epsilon: float) -> np.ndarray:
-        z = original(self, shape, epsilon=epsilon)
-        drawn.append(z.ravel()[:50].copy())
-        return z
-
-    monkeypatch.setattr(NoiseSource, "discrete_laplace", recorded)
-    fit(VotesEdge(max_rounds=1), 1.0, seed=1)
-    fit(VotesEdge(max_rounds=1), 1.0, seed=2)
-    assert np.array_equal(drawn[0], drawn[2])
+@pytest.mark.parametrize("noise", ["discrete_laplace", "gaussian"])
+def test_votes_help(noise: str) -> None:
+    method = VotesEdge(noise=noise)
+    assert accuracy(fit(method, 8.0)) > accuracy(fit(method, 0.05)) + 0.03
 
 
 def test_replaying_a_transcript_on_a_neighbouring_graph_moves_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,32 +68,6 @@ def test_replaying_a_transcript_on_a_neighbouring_graph_moves_one_entry(monkeypa
 
 
 @pytest.mark.usefixtures("quick_encoder")
-def test_certificate() -> None:
-    fitted = methods.fit(VotesEdge(max_rounds=1), GRAPH, cb.Budget(1.5), Streams(0), NoiseSource.secure())
-    assert verify(fitted.certificate).passed
-    assert fitted.certificate.epsilon_spent == pytest.approx(1.5, abs=1e-4)
-    assert fit(VotesEdge(max_rounds=1), 1.5).certificate.status == "void"
-    assert fit(VotesEdge(max_rounds=1), math.inf).certificate.status == "no privacy"
-
-
-@pytest.mark.usefixtures("quick_encoder")
-def test_gaussian_certificate_keeps_epsilon_and_delta() -> None:
-    method = VotesEdge(max_rounds=1, noise="gaussian")
-    fitted = methods.fit(method, GRAPH, cb.Budget(1.5, 1e-5), Streams(0), NoiseSource.secure())
-    assert verify(fitted.certificate).passed
-    assert fitted.certificate.epsilon_spent == pytest.approx(1.5, rel=1e-3)
-    assert fitted.certificate.epsilon_spent <= 1.5
-    assert "Gaussian" in str(fitted.certificate.to_dict())
-    assert all(c.dtype == np.float64 for c in transcript(fitted).values())
-    assert fit(method, math.inf).certificate.status == "no privacy"
-
-
-def test_gaussian_votes_help_too() -> None:
-    method = VotesEdge(noise="gaussian")
-    assert accuracy(fit(method, 8.0)) > accuracy(fit(method, 0.05)) + 0.03
-
-
-@pytest.mark.usefixtures("quick_encoder")
 def test_rounds_can_be_run_under_a_part_of_a_composed_budget() -> None:
     prior, _ = class_probabilities(GRAPH, Streams(1))
     decoded = run_rounds(
@@ -146,8 +90,6 @@ def test_test_labels_are_never_used() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(InputError, match="unit must be edge"):
-        methods.fit(VotesEdge(), GRAPH, cb.Budget(1, unit="node"), Streams(0), NoiseSource.secure())
     with pytest.raises(InputError, match="labels and a split"):
         methods.fit(VotesEdge(), GRAPH.with_split(None), cb.Budget(1), Streams(0), NoiseSource.secure())
     for arguments in (

@@ -1,1 +1,0 @@
-"""Methods that protect one edge: features, labels and split are public."""

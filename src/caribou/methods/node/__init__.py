@@ -1,1 +1,0 @@
-"""Methods that protect one node with its features, its label and all its edges."""
