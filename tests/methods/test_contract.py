@@ -413,7 +413,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
     },
     VotesEdge: {
         "voter_confidence": ({}, 0.6),
-        "round_confidence": ({}, 0.9),
+        "round_confidence": ({}, 0.05),
         "max_rounds": ({}, 1),
         "calibration": ({}, 0.2),
         "noise": ({}, "gaussian"),
@@ -640,7 +640,7 @@ def test_one_label_changes_no_shape_and_no_name(name: str, settings: Mapping[str
 
 @pytest.mark.parametrize("name", [n for n, info in METHODS.items() if info.unit is PrivacyUnit.NODE])
 def test_classes_that_were_read_from_labels_are_refused(name: str) -> None:
-    measured = dataclasses.replace(GRAPH, num_classes=0, classes_declared=None)
+    measured, other = (dataclasses.replace(g, num_classes=0, classes_declared=None) for g in (GRAPH, OTHER))
     model = cb.Model(name, budget_of(name))
     for call in (model.plan, model.fit):
         with pytest.raises(InputError, match=r"classes must be declared at node level.*--classes a,b,c"):
@@ -648,4 +648,4 @@ def test_classes_that_were_read_from_labels_are_refused(name: str) -> None:
     if not METHODS[name].transductive:
         model.fit(GRAPH)
         with pytest.raises(InputError, match="classes must be declared at node level"):
-            model.release(measured)
+            model.release(other)
