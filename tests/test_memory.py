@@ -71,7 +71,11 @@ def votes() -> object:
             "classifier of 100 nodes with 2 inputs and hidden = 16",
         ),
         (votes, 8 * 100 * 4 * (12 + 8), "answers of up to 4 rounds to 100 nodes in 4 classes"),
-        (lambda: check_size(GRAPH.sizes("edge")), 8 * 6 * 100 * 4, "weights of dpdgc, a row for each of 100 nodes and 4 classes"),
+        (
+            lambda: check_size(GRAPH.sizes("edge")),
+            8 * 6 * 100 * 4,
+            "weights of dpdgc, a row for each of 100 nodes and 4 classes",
+        ),
         (lambda: unit_rows(GRAPH), 8 * 6 * 100 * 8, "messages of 100 nodes with all 8 features"),
         (lambda: unit_root_rows(np.ones((100, 8))), 8 * 4 * 100 * 8, "rows of 100 nodes with 8 dense columns"),
         (
