@@ -38,7 +38,7 @@ from caribou.methods.mlp import MlpDp, apply_model, centred
 from caribou.methods.node_method import messages
 from caribou.methods.sage import SageNdp, neighbourhood_rows
 from caribou.methods.sage import messages as sage_messages
-from caribou.methods.votes import SHARE, VotesNdp
+from caribou.methods.votes import VOTES_SHARE, VotesNdp
 from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
@@ -56,10 +56,10 @@ PARTS = (Group.TRAINING, Group.VALIDATION, Group.OTHERS)
 
 def measured_methods(declared: int) -> dict[str, object]:
     """The methods that read edges, one hop each, votes asked whatever the public rule says."""
-    votes = VotePlan(math.ceil(declared / 2), SHARE)
+    votes = VotePlan(math.ceil(declared / 2), VOTES_SHARE)
     return {
         "votes-ndp": VotesNdp(declared_degree=declared, votes=votes),
-        "votes-ndp, whole votes": VotesNdp(declared_degree=declared, votes=VotePlan(None, SHARE)),
+        "votes-ndp, whole votes": VotesNdp(declared_degree=declared, votes=VotePlan(None, VOTES_SHARE)),
         "caribou-ndp": CaribouNdp(graph_share=0.5, hops=1),
         "gap-ndp": GapNdp(declared_degree=declared),
         "dpdgc-ndp": DpdgcNdp(declared_degree=declared),

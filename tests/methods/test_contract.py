@@ -413,7 +413,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
     },
     VotesEdge: {
         "voter_confidence": ({}, 0.6),
-        "round_confidence": ({}, 0.05),
+        "round_confidence": ({}, 0.99),
         "max_rounds": ({}, 1),
         "calibration": ({}, 0.2),
         "noise": ({}, "gaussian"),
