@@ -68,7 +68,6 @@ def test_runs_are_independent_and_follow_from_the_noise() -> None:
     assert np.array_equal(one, again)
     assert len(np.unique(one[:, 0, 0])) == 50
     assert abs(np.corrcoef(one[:-1, 0, 0], one[1:, 0, 0])[0, 1]) < 0.5
-    assert mechanism(graph, NoiseSource.seeded(3))["state"].shape == (6, 2)
     with pytest.raises(InputError, match="alpha1 must be 1"):
         BatchedPropagation(ContractiveGraphLayer(0.9, alpha1=0.5), Bounds(), 1, 0.1, np.zeros((6, 2)))
 
@@ -100,8 +99,6 @@ def test_batched_responses_have_the_law_of_the_perturbed_graph(rule: Callable[..
     for epsilon, same in ((1.5, True), (0.9, False), (2.4, False)):
         batch = BatchedResponse(Budget(epsilon), rule, 0.3).many(path, runs, NoiseSource.seeded(9))
         assert (p_value(one_by_one, outcomes(batch["edge_count"], batch["bits"])) > 1e-3) == same, epsilon
-    single = BatchedResponse(Budget(1.5), rule, 0.3)(path, NoiseSource.seeded(9))
-    assert (single["edge_count"].shape, single["bits"].shape) == ((1,), (3,))
 
 
 def test_a_certificate_gives_its_own_mechanism() -> None:
@@ -131,7 +128,6 @@ def test_sums_votes_and_counts_move_by_what_an_edge_does() -> None:
     for stage in ("counts_1", "counts_2"):
         a, b = (counts.many(g, RUNS, NoiseSource.seeded(7))[stage].mean(axis=0) for g in (without, joined))
         assert np.allclose(b - a, [[0, 1], [1, 0]])
-    assert counts(joined, NoiseSource.seeded(7))["counts_2"].shape == (2, 2)
 
 
 def test_the_likelihood_ratio_of_counts_is_at_most_epsilon_and_reaches_it() -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from audit.known_bad_mechanisms.known_bad import edge_pair, graph
 from caribou import methods
+from caribou.audit.claims import Claim
+from caribou.audit.distinguish import distinguish
 from caribou.audit.pairs import member_pair, worst_pairs
 from caribou.audit.targets import (
+    CHUNK,
+    FAILED,
     QUERIES,
-    BlackBoxTarget,
     FitTarget,
     PredictTarget,
+    asked,
+    played,
+    run_seed,
     stated_numbers,
     without_edges,
 )
@@ -52,33 +60,19 @@ def test_weights_fitted_without_edges_are_no_part_of_the_transcript() -> None:
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_a_black_box_is_asked_again_if_its_answers_differ(fresh: bool) -> None:
-    calls = []
+def test_predictions_are_asked_for_again_if_they_differ(fresh: bool) -> None:
+    noise, calls = NoiseSource.seeded(0), []
 
-    def train(graph: Graph, noise: NoiseSource) -> object:
-        fixed = noise.gaussian((graph.num_nodes, 2), std=1.0)
+    def ask() -> np.ndarray:
+        calls.append(1)
+        return noise.gaussian((12, 2), std=1.0) if fresh or len(calls) == 1 else first
 
-        def ask(asked: Graph) -> np.ndarray:
-            calls.append(asked)
-            return noise.gaussian((graph.num_nodes, 2), std=1.0) if fresh else fixed
-
-        return ask
-
-    transcript = BlackBoxTarget(train)(worst_pairs("edge")[0].joined, NoiseSource.seeded(0))
-    assert len(calls) == (QUERIES if fresh else 2)
-    assert ("one prediction" in transcript) is fresh
-    assert transcript["predictions"].std() < (0.6 if fresh else 2)
-
-
-def test_a_black_box_that_answers_something_else_is_named() -> None:
-    graph = worst_pairs("edge")[0].joined
-    for train, words in (
-        (lambda *_: None, "train must return a function from a graph to predictions, got NoneType"),
-        (lambda *_: lambda asked: None, "array of real numbers under 'predictions', got NoneType None"),
-        (lambda *_: lambda asked: [0.5, 0.5], r"one row for each of the 12 nodes, got shape \(2,\)"),
-    ):
-        with pytest.raises(InputError, match=words):
-            BlackBoxTarget(train)(graph, NoiseSource.seeded(0))
+    first = ask()
+    answers = asked(ask, np.arange(12) > 0)
+    assert len(calls) == 1 + (QUERIES if fresh else 2)
+    assert ("one prediction" in answers) is fresh
+    assert answers["predictions"].shape == (11, 2)
+    assert answers["predictions"].std() < (0.6 if fresh else 2)
 
 
 def test_all_that_a_certificate_states_but_time_and_name_is_seen() -> None:
@@ -116,3 +110,57 @@ def test_everything_that_a_method_hands_out_is_seen(name: str, quick_public_step
         assert np.array_equal(seen[key], np.asarray(value), equal_nan=True), key
     others = pair.joined.num_nodes - (pair.hidden is not None)
     assert seen["probabilities"].shape == (others, pair.joined.num_classes)
+
+
+# -- many runs ---------------------------------------------------------------------------------------------------------
+
+PAIR = edge_pair("two nodes", graph(2, []), 0, 1)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Noise alone, and where it was drawn."""
+
+    def __call__(self, g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
+        return {"x": noise.gaussian((3,), std=1.0), "place": np.array([os.getpid(), threads])}
+
+
+@pytest.mark.slow
+def test_processes_hand_out_what_this_process_does() -> None:
+    seeds = [run_seed(0, "a pair", 0, run) for run in range(3 * CHUNK + 1)]
+    one, two = (played(Traced(), PAIR.joined, seeds, workers) for workers in (1, 2))
+    assert len(two) == len(seeds)
+    assert all(np.array_equal(a["x"], b["x"]) for a, b in zip(one, two, strict=True))
+    assert {int(run["place"][0]) for run in one} == {os.getpid()}
+    assert os.getpid() not in {int(run["place"][0]) for run in two}
+    assert {int(run["place"][1]) for run in two} == {1}, "one thread each"
+
+
+def test_every_run_has_a_seed_of_its_own() -> None:
+    seeds = {run_seed(0, pair, world, run) for pair in "ab" for world in (0, 1) for run in range(50)}
+    assert len(seeds) == 200
+    assert max(seeds) < 2**52
+    assert run_seed(0, "a", 0, 0) != run_seed(1, "a", 0, 0)
+
+
+def test_what_cannot_be_played_is_named() -> None:
+    with pytest.raises(InputError, match="workers must be a whole number >= 1, got 0"):
+        distinguish(Traced(), PAIR, Claim(1.0, 0.0), workers=0)
+    with pytest.raises(InputError, match="target must return a mapping"):
+        played(lambda *_: None, PAIR.joined, [1])
+
+
+def test_an_error_is_what_a_run_hands_out() -> None:
+    """Words tell errors apart; an error of the program itself is not swallowed."""
+
+    def refuses(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        raise InputError(f"got {g.num_edges} edges")
+
+    (without,), (joined,) = (played(refuses, graph, [1]) for graph in PAIR.worlds)
+    assert list(without) == list(joined) == [FAILED]
+    assert without[FAILED] != joined[FAILED]
+    with pytest.raises(AttributeError):
+        played(lambda g, noise: g.nothing, PAIR.joined, [1])
+    with pytest.raises(InputError, match="got 1 edges"):
+        distinguish(refuses, PAIR, Claim(1.0, 0.0), runs=40)  # every run fails: that is no evidence of privacy

@@ -8,7 +8,6 @@ The audit plays the mechanism with the noise that a certificate states, on rows 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 
 from caribou.audit.pairs import Pair, star_graphs, worst_rows
-from caribou.audit.targets import AuditTarget
+from caribou.audit.targets import BatchedTarget
 from caribou.audit.transcripts import Transcript
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -57,20 +56,8 @@ def disjoint_union(graph: Graph, count: int) -> Graph:
     return Graph.from_edges(np.zeros((n * count, 1)), edges, absent=absent)
 
 
-class Batched(ABC):
-    """A mechanism that makes many runs at once."""
-
-    @abstractmethod
-    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
-        """``runs`` transcripts; the first axis of every array are the runs."""
-
-    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
-        """One run."""
-        return {name: array[0] for name, array in self.many(graph, 1, noise).items()}
-
-
 @dataclass(frozen=True, eq=False)
-class BatchedPropagation(Batched):
+class BatchedPropagation:
     """Perturbed message passing at edge level, with a given noise on given rows: `propagate` itself. ``start``: X^(0), [n, d].
 
     alpha_1 must be 1: the mean of all rows would join the graphs.
@@ -132,7 +119,7 @@ def _log_density(x: np.ndarray, mean: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class BatchedSums(Batched):
+class BatchedSums:
     """Noisy sums over neighbours, all hops released, at edge level: `noisy_sums` itself. ``start``: messages, [n, d]."""
 
     hops: int
@@ -149,7 +136,7 @@ class BatchedSums(Batched):
 
 
 @dataclass(frozen=True, eq=False)
-class BatchedVotes(Batched):
+class BatchedVotes:
     """One stage of votes: node 0 sends its class to everybody it is joined with. `NoisyCounts` itself."""
 
     budget: VoteBudget
@@ -166,7 +153,7 @@ class BatchedVotes(Batched):
 
 
 @dataclass(frozen=True, eq=False)
-class BatchedCounts(Batched):
+class BatchedCounts:
     """Counts of classes over neighbours, all stages released: `NoisyNeighbourCounts` itself. ``predicted``: classes, [n]."""
 
     calibrated: CalibratedCounts
@@ -192,7 +179,7 @@ class BatchedCounts(Batched):
 
 
 @dataclass(frozen=True)
-class BatchedResponse(Batched):
+class BatchedResponse:
     """Randomized response on pairs, with its noisy edge count: `perturbed_pairs` itself.
 
     Runs with equal released counts have equal probabilities, so they share unions. Pairs between two graphs of a union are
@@ -228,7 +215,7 @@ class BatchedResponse(Batched):
 # -- from a certificate --------------------------------------------------------------------------------------------
 
 
-def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[AuditTarget, Pair] | None:
+def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[BatchedTarget, Pair] | None:
     """The edge-level mechanism of a certificate with its worst pair, ready for many runs; None if it is not one of these.
 
     Message passing: the stars and rows of the sensitivity attack. Sums: two nodes with opposite messages. Counts: two nodes of

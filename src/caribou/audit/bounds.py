@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -105,17 +105,6 @@ For a curve f of false negative over false positive rates it is y -> f^-1(1 - y)
 def gaussian_trade_off(mu: float) -> TradeOff:
     """Phi(Phi^-1(TPR) - mu), the curve of mu-GDP (Dong, Roth and Su 2022)."""
     return lambda tpr: float(special.ndtr(special.ndtri(min(tpr, 1.0)) - mu))
-
-
-def trade_off_of_points(points: Sequence[tuple[float, float]]) -> TradeOff:
-    """The curve of a mechanism that is (epsilon, delta)-DP for every one of these points.
-
-    FPR >= e^-eps (TPR - delta) and 1 - FPR <= e^eps (1 - TPR) + delta (Kairouz, Oh and Viswanath 2015).
-    """
-    slopes = [(math.exp(-epsilon), math.exp(min(epsilon, 700.0)), delta) for epsilon, delta in points]
-    return lambda tpr: max(
-        0.0, *(max(low * (tpr - delta), 1 - delta - high * (1 - tpr)) for low, high, delta in slopes)
-    )
 
 
 def needed_mass(tail: float, correct: int, guesses: int, canaries: int, trade_off: TradeOff) -> float:

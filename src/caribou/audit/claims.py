@@ -10,7 +10,6 @@ import numpy as np
 
 from caribou._validate import below_one, positive_or_inf
 from caribou.audit.bounds import (
-    TradeOff,
     curve_bound,
     curve_p_value,
     epsilon_bound,
@@ -21,7 +20,6 @@ from caribou.audit.bounds import (
     mu_of_rates,
     one_run_bound,
     one_run_p_value,
-    trade_off_of_points,
 )
 from caribou.privacy.accounting import (
     epsilon_of,
@@ -36,8 +34,6 @@ from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, gau
 from caribou.privacy.mechanism_records import Group, composed, groups_of, rebuild
 from caribou.privacy.plan import epsilon_at
 
-CURVE_DELTAS = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
-"""Where the curve of composed events is read, beside the claimed delta."""
 LEAST = 1e-9
 """The smallest epsilon that is weighed: a node that a mechanism does not touch is promised 0."""
 ROUNDING = 1e-6
@@ -156,36 +152,19 @@ class Claim:
 
     # -- what right guesses about canaries show --------------------------------------------------------------------
 
-    @cached_property
-    def trade_off(self) -> TradeOff:
-        """The curve of the claim: exact for mu-GDP and for a pure claim, else that of several points (epsilon, delta) of it."""
-        if self.kind == "mu":
-            return gaussian_trade_off(self.size)
-        if self.pure or not self.events:
-            return trade_off_of_points([(self.size, self.used_delta)])
-        deltas = [delta for delta in CURVE_DELTAS if delta > self.delta]
-        points = [(epsilon_of(self.events, delta), delta) for delta in deltas]
-        return trade_off_of_points([(self.size, self.delta), *points])
-
     def p_value_of_guesses(self, correct: int, guesses: int, canaries: int) -> float:
-        """The largest probability of so many right guesses under the claim: the smaller of two bounds on one probability."""
-        stated = self.as_epsilon(self.size)
-        by_size = one_run_p_value(correct, guesses, canaries, stated, self.used_delta) if math.isfinite(stated) else 1.0
-        return min(by_size, curve_p_value(correct, guesses, canaries, self.trade_off))
+        """The largest probability of so many right guesses under the claim: by the curve of a mu-GDP claim, else by epsilon."""
+        if self.kind == "mu":
+            return curve_p_value(correct, guesses, canaries, gaussian_trade_off(self.size))
+        if math.isinf(self.size):
+            return 1.0
+        return one_run_p_value(correct, guesses, canaries, self.size, self.used_delta)
 
     def proven_by_guesses(self, correct: int, guesses: int, canaries: int, confidence: float) -> float:
-        """A lower bound on `leak` from right guesses in one run.
-
-        By the family of curves of `kind`: Gaussian ones for mu, else those of (epsilon, delta) at the claimed delta.
-        """
+        """A lower bound on `leak` from right guesses in one run."""
         if self.kind == "mu":
             return curve_bound(correct, guesses, canaries, gaussian_trade_off, confidence)
-        if self.pure:
-            return one_run_bound(correct, guesses, canaries, 0.0, confidence)
-        by_curve = curve_bound(
-            correct, guesses, canaries, lambda epsilon: trade_off_of_points([(epsilon, self.delta)]), confidence
-        )
-        return max(by_curve, one_run_bound(correct, guesses, canaries, self.delta, confidence))
+        return one_run_bound(correct, guesses, canaries, self.used_delta, confidence)
 
     # -- in other words --------------------------------------------------------------------------------------------
 

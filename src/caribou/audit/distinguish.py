@@ -27,10 +27,9 @@ from caribou.audit.discriminants import Discriminants, Test, best_test, fit_disc
 from caribou.audit.evidence import Evidence, Judgement
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, AttackResult, summarise
 from caribou.audit.pairs import Pair, worst_pairs
-from caribou.audit.players import FAILED, Play, players, run_seed
 from caribou.audit.power import runs_for_power
 from caribou.audit.schedule import MIN_RUNS, block_sizes, error_shares, heats, planned_runs
-from caribou.audit.targets import AuditTarget, FitTarget, PredictTarget
+from caribou.audit.targets import FAILED, AuditTarget, BatchedTarget, FitTarget, PredictTarget, played, run_seed
 from caribou.audit.transcripts import Runs, checked_transcript, observe, observe_batch
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
@@ -57,7 +56,7 @@ NOT_PROMISED = "'{}' was not played: the certificate promises nothing there"
 class Planned:
     """A game before it is played: its target and pairs, the certificate that it is judged by, and the runs it may take."""
 
-    target: AuditTarget
+    target: AuditTarget | BatchedTarget
     pairs: Sequence[Pair]
     certificate: Certificate
     least: int
@@ -101,8 +100,8 @@ class Distinguish(Attack):
         predicted = audited.replay.of_prediction
         if predicted.is_private:  # else the certificate itself says that the budget is exceeded
             weights = audited.fitted.weights
-            target = PredictTarget(audited.method, audited.budget, weights, audited.streams)
-            plan[self.name] = Planned(target, pairs, predicted, MIN_METHOD_RUNS, MAX_METHOD_RUNS)
+            prediction = PredictTarget(audited.method, audited.budget, weights, audited.streams)
+            plan[self.name] = Planned(prediction, pairs, predicted, MIN_METHOD_RUNS, MAX_METHOD_RUNS)
         if not audited.replay.through_noise_alone:
             plan["fit"] = Planned(whole, pairs, stated, MIN_RUNS, MAX_METHOD_RUNS)
         return plan
@@ -169,7 +168,7 @@ def _measured(name: str, evidence: Evidence) -> AttackResult:
 
 
 def distinguish(
-    target: AuditTarget,
+    target: AuditTarget | BatchedTarget,
     pairs: Pair | Sequence[Pair],
     claim: Claim | Callable[[Pair], Claim],
     *,
@@ -183,7 +182,8 @@ def distinguish(
     """Play ``runs`` runs on each graph of a pair and prove what can be proven at ``confidence``.
 
     Args:
-        target: a function of a graph and a noise source that returns everything it hands out, as arrays by name.
+        target: a function of a graph and a noise source that returns everything it hands out, as arrays by name; or one with
+            ``many`` runs at once.
         pairs: neighbouring graphs. Of several pairs, the game plays some of the first block on each, more on the half that shows
             most, and so on until one is left. Runs that are not judged decide. The rest is played on that pair.
         claim: what is tested; a function of the pair where groups of nodes pay differently.
@@ -206,6 +206,7 @@ def distinguish(
     True
     """
     runs = integer(at_least=MIN_RUNS, runs=runs)
+    integer(at_least=1, workers=workers)
     open_unit_interval(confidence=confidence)
     candidates = _checked_game(target, pairs, claim)
     claim_of = claim if callable(claim) else lambda _: claim
@@ -218,25 +219,24 @@ def distinguish(
         if progress:
             progress(done, planned, bound)
 
-    with players(workers) as play:
-        pair, worlds = _most_telling(
-            candidates,
-            claim_of,
-            lambda pair, start, size: _block(play, target, pair, start, size, seed),
-            heats(len(candidates), sizes[0]),
-            lambda size: advance(size, 0.0),
-        )
-        stated = claim_of(pair)
-        judgements: list[Judgement] = []
-        for size, share in zip(sizes[1:], error_shares(len(sizes) - 1), strict=True):
-            test, discriminants = _choose(worlds, stated)
-            fresh = _block(play, target, pair, sum(len(w[0]) for w in worlds), size, seed)
-            judged, scored = _judge(test, discriminants, fresh, stated, 1 - share * (1 - confidence))
-            judgements.append(judged)
-            worlds.append(fresh)
-            advance(size, stated.as_epsilon(max(j.leak for j in judgements)))
-            if judged.leak > stated.size:
-                break
+    pair, worlds = _most_telling(
+        candidates,
+        claim_of,
+        lambda pair, start, size: _block(target, workers, pair, start, size, seed),
+        heats(len(candidates), sizes[0]),
+        lambda size: advance(size, 0.0),
+    )
+    stated = claim_of(pair)
+    judgements: list[Judgement] = []
+    for size, share in zip(sizes[1:], error_shares(len(sizes) - 1), strict=True):
+        test, discriminants = _choose(worlds, stated)
+        fresh = _block(target, workers, pair, sum(len(w[0]) for w in worlds), size, seed)
+        judged, scored = _judge(test, discriminants, fresh, stated, 1 - share * (1 - confidence))
+        judgements.append(judged)
+        worlds.append(fresh)
+        advance(size, stated.as_epsilon(max(j.leak for j in judgements)))
+        if judged.leak > stated.size:
+            break
     return Evidence(
         stated,
         pair.name,
@@ -316,7 +316,7 @@ def _judge(
     return Judgement(len(a), text, false, true, confidence, leak), Scored(scores, members)
 
 
-def _block(play: Play, target: AuditTarget, pair: Pair, start: int, size: int, seed: int) -> tuple[Runs, Runs]:
+def _block(target: Any, workers: int, pair: Pair, start: int, size: int, seed: int) -> tuple[Runs, Runs]:
     """``size`` runs in both worlds, as tables."""
     if pair.hidden is not None and hasattr(target, "hiding"):
         target = target.hiding(pair.hidden)
@@ -327,8 +327,8 @@ def _block(play: Play, target: AuditTarget, pair: Pair, start: int, size: int, s
         a, b = (observe_batch(checked_transcript(batch, runs=size), pair.batch_scores) for batch in batches)
         return a, b
     seeds = [[run_seed(seed, pair.name, world, run) for run in range(start, start + size)] for world in (0, 1)]
-    played = [play(target, graph, each) for graph, each in zip(pair.worlds, seeds, strict=True)]
-    if all(FAILED in transcript for world in played for transcript in world):
+    both = [played(target, graph, each, workers) for graph, each in zip(pair.worlds, seeds, strict=True)]
+    if all(FAILED in transcript for world in both for transcript in world):
         target(pair.joined, NoiseSource.seeded(seeds[1][0]))  # nothing was handed out at all: the error says why
-    a, b = (observe(world, pair.scores) for world in played)
+    a, b = (observe(world, pair.scores) for world in both)
     return a, b

@@ -3,36 +3,73 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
+from joblib import Parallel, delayed, parallel_config
 
 from caribou import methods
 from caribou.audit.transcripts import WHOLE, Transcript, checked_transcript, word_number
-from caribou.errors import InputError
+from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
-from caribou.randomness import Streams
+from caribou.randomness import Streams, stream_seed
 
 QUERIES = 16
 """How often the adversary repeats a question whose first two answers differ."""
+FAILED = "an error"
+"""The name under which the error of a run is part of its transcript."""
+REFUSALS = (CaribouError, ArithmeticError, LookupError, ValueError)
+"""Errors that a run may end with because of what is in the graph. Others are faults of the machine or of the program."""
+CHUNK = 25
+"""Runs per task of a worker process."""
 
 
 class AuditTarget(Protocol):
     """One run of what is audited: any function of a graph and a noise source.
 
-    It may also have ``many(graph, runs, noise)``: the same with a first axis of independent runs
-    (`caribou.audit.batched_mechanisms`); and ``hiding(node)``: the target without what is handed to that node alone.
+    It may also have ``hiding(node)``: the target without what is handed to that node alone.
     """
 
     def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """Everything that is handed out after one run on ``graph``. Privacy noise comes from ``noise``."""
+        ...
+
+
+def played(target: AuditTarget, graph: Graph, seeds: Sequence[int], workers: int = 1) -> list[Transcript]:
+    """One run of the target on the graph per seed; more than one of ``workers`` are processes with one thread each."""
+    if workers == 1:
+        return [_one(target, graph, seed) for seed in seeds]
+    with parallel_config("loky", inner_max_num_threads=1):
+        found = Parallel(n_jobs=workers, batch_size=CHUNK)(delayed(_one)(target, graph, seed) for seed in seeds)
+    return list(found)
+
+
+def _one(target: AuditTarget, graph: Graph, seed: int) -> Transcript:
+    """One run. An error is seen by everybody, so that it is what the run hands out."""
+    try:
+        found = target(graph, NoiseSource.seeded(seed))
+    except REFUSALS as error:
+        return {FAILED: np.array([word_number(f"{type(error).__name__}: {error}")])}
+    return checked_transcript(found)
+
+
+def run_seed(seed: int, pair: str, world: int, run: int) -> int:
+    """The seed of the privacy noise of one run of an audit: below 2^52, different for every run."""
+    return stream_seed(seed, f"audit|{pair}|{world}|{run}") >> 11
+
+
+class BatchedTarget(Protocol):
+    """Many runs at once (`caribou.audit.batched_mechanisms`)."""
+
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
+        """``runs`` independent runs: the first axis of every array."""
         ...
 
 
@@ -95,42 +132,6 @@ class PredictTarget:
         if set(answers) == {"predictions"} and np.array_equal(answers["predictions"], predicted.probabilities):
             return out  # equal columns would only make a transcript too wide to estimate correlations
         return out | answers
-
-
-@dataclass(frozen=True)
-class BlackBoxTarget:
-    """A model that is reached through predictions only.
-
-    ``train(graph, noise)`` returns a function from a graph to predictions [n, C]. The adversary asks it about the training
-    graph, several times if the answers differ. ``hidden``: the node whose own row is not part of the claim.
-
-    >>> class_of_row = lambda graph: np.eye(graph.num_classes)[np.zeros(graph.num_nodes, dtype=int)]
-    >>> target = BlackBoxTarget(lambda graph, noise: class_of_row)
-    >>> from caribou.datasets import load
-    >>> {name: array.shape for name, array in target(load("chain-s"), NoiseSource.seeded(0)).items()}
-    {'predictions': (48, 2)}
-    """
-
-    train: Callable[[Graph, NoiseSource], Callable[[Graph], np.ndarray]]
-    hidden: int | None = None
-
-    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
-        """Train and ask."""
-        ask = self.train(graph, noise)
-        if not callable(ask):
-            raise InputError(f"train must return a function from a graph to predictions, got {type(ask).__name__}")
-        return asked(lambda: _predictions(ask(graph), graph.num_nodes), others(graph.num_nodes, self.hidden))
-
-    def hiding(self, node: int) -> BlackBoxTarget:
-        """The same without the predictions for this node."""
-        return replace(self, hidden=node)
-
-
-def _predictions(answer: Any, nodes: int) -> np.ndarray:
-    array = checked_transcript({"predictions": answer})["predictions"]
-    if array.ndim != 2 or len(array) != nodes:
-        raise InputError(f"predictions must have one row for each of the {nodes} nodes, got shape {array.shape}")
-    return array
 
 
 def with_edges(graph: Graph, edges: np.ndarray) -> Graph:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from audit.known_bad_mechanisms.known_bad import KnownBad, edge_pair, gaussian_claim, graph
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair
-from caribou.audit.targets import AuditTarget, BlackBoxTarget
+from caribou.audit.targets import AuditTarget, asked
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
@@ -55,14 +54,13 @@ class NoiseAtEveryQuery:
 
     budget: Budget
 
-    def __call__(self, g: Graph, noise: NoiseSource) -> Callable[[Graph], np.ndarray]:
+    def __call__(self, g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
         exact, std = sums(g), noise_std(self.budget)
-        return lambda _: exact + noise.gaussian(exact.shape, std=std)
+        return asked(lambda: exact + noise.gaussian(exact.shape, std=std), slice(None))
 
 
 def fresh_noise(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
-    release = BlackBoxTarget(NoiseAtEveryQuery(budget))
-    return release, edge_pair("two of twelve", graph(NODES, [(4, 5)]), 0, 1), gaussian_claim(budget)
+    return NoiseAtEveryQuery(budget), edge_pair("two of twelve", graph(NODES, [(4, 5)]), 0, 1), gaussian_claim(budget)
 
 
 MECHANISMS = {
