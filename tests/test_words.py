@@ -114,7 +114,6 @@ def test_files_where_a_word_is_ordinary_exist() -> None:
         "Geometric noise on a count",
         'noise="geometric"',
         "FEWEST_RUNS",
-        "Model.release",
     ],
 )
 def test_a_retired_word_is_found(text: str) -> None:
