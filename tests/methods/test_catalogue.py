@@ -34,7 +34,7 @@ def test_every_entry_is_a_frozen_record_of_its_unit(name: str) -> None:
 def test_unknown_names_are_listed() -> None:
     with pytest.raises(InputError, match=r"method must be one of caribou-edp, .*, mlp, votes, .*progap, got 'gcn'"):
         method_info("gcn")
-    with pytest.raises(InputError, match=r"setting must be one of hidden, metric, class_weight, got depth, width"):
+    with pytest.raises(InputError, match=r"setting must be one of metric, class_weight, hidden, got depth, width"):
         method_info("mlp").create(width=3, depth=2)
     require_unit(Budget(1.0), PrivacyUnit.EDGE, "x")
 

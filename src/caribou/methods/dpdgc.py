@@ -29,7 +29,7 @@ budget.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -47,13 +47,9 @@ from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS, require_unit
 from caribou.methods.edge_method import EncodedMethod, log_probabilities
-from caribou.methods.mlp import MlpDp, apply_model, full_batch
+from caribou.methods.mlp import apply_model, full_batch
 from caribou.methods.node_method import (
-    SummingMethod,
-    check_degrees,
-    check_radius,
-    check_shares,
-    checked_base,
+    StackedMethod,
     fit_linear_head,
     messages,
     plan_head,
@@ -187,7 +183,7 @@ class Dpdgc(Transductive, EncodedMethod):
 
 
 @dataclass(frozen=True)
-class DpdgcNdp(Transductive, SummingMethod):
+class DpdgcNdp(Transductive, StackedMethod):
     """Public settings of ``dpdgc-ndp``.
 
     ``declared_degree``, ``degree_cap`` and ``radius``: as in ``gap-ndp``. ``training_share``, ``sums_share``,
@@ -197,22 +193,9 @@ class DpdgcNdp(Transductive, SummingMethod):
     Formal guarantee: docs/privacy.md, Theorems 6, 8 and 9, for every graph, by degree.
     """
 
-    declared_degree: int | None = None
-    degree_cap: int | None = None
-    radius: float | None = None
     training_share: float = 0.05
     sums_share: float = 0.05
-    classifier_share: float = 0.1
-    base: MlpDp = field(default_factory=MlpDp)
     name: ClassVar[str] = "dpdgc-ndp"
-
-    def __post_init__(self) -> None:
-        check_degrees(self.degree_cap, self.declared_degree)
-        check_radius(self.radius)
-        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
-        check_shares(
-            training_share=self.training_share, sums_share=self.sums_share, classifier_share=self.classifier_share
-        )
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """Gaussians of features, W, A W and classifier, which compose to the whole budget for a training node."""

@@ -18,7 +18,7 @@ node** also the Gaussians of encoder and classifier. All Gaussians compose to mu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -31,13 +31,9 @@ from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
-from caribou.methods.mlp import MlpDp, apply_model
+from caribou.methods.mlp import apply_model
 from caribou.methods.node_method import (
-    SummingMethod,
-    check_degrees,
-    check_radius,
-    check_shares,
-    checked_base,
+    StackedMethod,
     fit_linear_head,
     messages,
     plan_head,
@@ -69,6 +65,20 @@ def default_hops(mu: float) -> int:
     return 4 if math.isinf(mu) else 1
 
 
+def plan_sums(method: EncodedMethod, sizes: Sizes, budget: Budget, hops: int, released: str) -> ReleasePlan:
+    """K noisy sums of embeddings at edge level: Gaussian mechanisms, which compose to the whole budget."""
+    mu, columns = budget_mu(budget), method.columns_of(sizes)
+    sums = calibrate_sums(sum_sensitivity(budget.unit), hops=hops, mu=mu, nodes=sizes.nodes, columns=columns)
+    return ReleasePlan(
+        budget,
+        (sums_record(sums),),
+        released=(released, "class probabilities of every node"),
+        description=method.name,
+        public_parameters={**method.settings(), "hops": hops, "columns": columns, "classes": sizes.classes},
+        parts={"sums": sums},
+    )
+
+
 @dataclass(frozen=True)
 class Gap(EncodedMethod):
     """Public settings of ``gap-edp`` and, with an infinite budget, of ``gap-inf``.
@@ -94,18 +104,8 @@ class Gap(EncodedMethod):
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """K Gaussian mechanisms, which compose to the whole budget."""
-        mu = budget_mu(budget)
-        hops = default_hops(mu) if self.hops is None else self.hops
-        columns = self.columns_of(sizes)
-        sums = calibrate_sums(sum_sensitivity(budget.unit), hops=hops, mu=mu, nodes=sizes.nodes, columns=columns)
-        return ReleasePlan(
-            budget,
-            (sums_record(sums),),
-            released=("the noisy sums of every hop", "class probabilities of every node"),
-            description=self.name,
-            public_parameters={**self.settings(), "hops": hops, "columns": columns, "classes": sizes.classes},
-            parts={"sums": sums},
-        )
+        hops = default_hops(budget_mu(budget)) if self.hops is None else self.hops
+        return plan_sums(self, sizes, budget, hops, "the noisy sums of every hop")
 
     def encoded(self, graph: Graph, streams: Streams) -> Prior:
         """The encoder, fitted on all training nodes."""
@@ -131,7 +131,7 @@ class Gap(EncodedMethod):
 
 
 @dataclass(frozen=True)
-class GapNdp(SummingMethod):
+class GapNdp(StackedMethod):
     """Public settings of ``gap-ndp``.
 
     ``hops`` = K. ``declared_degree``: the degree up to which a node gets the headline epsilon; None = the cap, else 100.
@@ -143,21 +143,17 @@ class GapNdp(SummingMethod):
     """
 
     hops: int = 1
-    declared_degree: int | None = None
-    degree_cap: int | None = None
-    radius: float | None = None
-    sums_share: float = 0.1
-    classifier_share: float = 0.1
-    base: MlpDp = field(default_factory=MlpDp)
     name: ClassVar[str] = "gap-ndp"
     sums_in_words: ClassVar[str] = "the noisy sums of every hop"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         integer(at_least=1, hops=self.hops)
-        check_degrees(self.degree_cap, self.declared_degree)
-        check_radius(self.radius)
-        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
-        check_shares(sums_share=self.sums_share, classifier_share=self.classifier_share)
+
+    @property
+    def times(self) -> int:
+        """K."""
+        return self.hops
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """Gaussians of encoder, sums and classifier, which compose to the whole budget for a training node."""

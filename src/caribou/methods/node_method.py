@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,15 +44,20 @@ from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 
+@dataclass(frozen=True)
 class NodeMethod:
     """A method at node level: a frozen dataclass with a name, `plan`, `fit`, `plan_graph`, `predict_graph` and `predict`."""
 
     name: ClassVar[str]
-    base: MlpDp
+
+    @property
+    def model_below(self) -> MlpDp | None:
+        """The private model that it starts from, if there is one."""
+        return getattr(self, "base", None)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
-        return asdict(self)  # type: ignore[call-overload]
+        return asdict(self)
 
     def mu_of(self, budget: Budget) -> float:
         """The mu-GDP of a budget of the right unit."""
@@ -85,7 +90,7 @@ class NodeMethod:
 
     def assumptions(self) -> tuple[Assumption, ...]:
         """What the guarantee rests on beside the mechanisms."""
-        return node_assumptions(self.base)
+        return node_assumptions(self.model_below)
 
     def outputs(self, graph: Graph, released: Arrays, weights: Arrays) -> Outputs:
         """What a release gives: predictions follow from it, and from each node's own features."""
@@ -96,17 +101,29 @@ class NodeMethod:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
 class SummingMethod(NodeMethod):
     """One whose release about another graph is noisy sums over neighbours, calibrated up to a declared degree.
 
-    ``hops``: how often it sums. ``sums_in_words``: what a certificate calls them.
+    ``declared_degree``: the degree up to which a node gets the headline epsilon; None = the cap, else `DECLARED_DEGREE`.
+    ``degree_cap``: degrees are cut to it; None = every edge is read. ``radius``: rows of the sums are clipped to it; None = the
+    root of the declared degree. ``sums_in_words``: what a certificate calls the sums.
     """
 
-    hops: int = 1
-    declared_degree: int | None
-    degree_cap: int | None
-    radius: float | None
+    declared_degree: int | None = None
+    degree_cap: int | None = None
+    radius: float | None = None
     sums_in_words: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_degrees(self.degree_cap, self.declared_degree)
+        if self.radius is not None:
+            positive(radius=self.radius)
+
+    @property
+    def times(self) -> int:
+        """How often it sums."""
+        return 1
 
     def bounds(self, sizes: Sizes) -> Bounds:
         """What is declared about degrees."""
@@ -114,7 +131,7 @@ class SummingMethod(NodeMethod):
 
     def calibrate(self, sizes: Sizes, mu: float) -> CalibratedSums:
         """All K sums, mu-GDP together for nodes up to the declared degree."""
-        return calibrate_node_sums(sizes, mu, bounds=self.bounds(sizes), radius=self.radius, hops=self.hops)
+        return calibrate_node_sums(sizes, mu, bounds=self.bounds(sizes), radius=self.radius, hops=self.times)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
         """The sums over another graph's edges, within the whole budget."""
@@ -122,6 +139,25 @@ class SummingMethod(NodeMethod):
         return self.planned(
             sizes, budget, "predicted", (sums_record(sums, NODES),), (self.sums_in_words,), {"sums": sums}
         )
+
+
+@dataclass(frozen=True)
+class StackedMethod(SummingMethod):
+    """Private linear heads on the sums and on a private model, whose validation nodes choose nothing.
+
+    ``sums_share``, ``classifier_share``: shares of mu^2; the rest is for ``base``, the model below, or its settings by name.
+    """
+
+    sums_share: float = 0.1
+    classifier_share: float = 0.1
+    base: MlpDp = field(default_factory=MlpDp)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.radius is not None and self.radius < 1:
+            raise InputError(f"radius must be >= 1, the length of one message, got {self.radius!r}")
+        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
+        check_shares(**{f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_share")})
 
 
 def messages(logits: np.ndarray) -> np.ndarray:
@@ -144,12 +180,6 @@ DECLARED_DEGREE = 100
 def check_degrees(degree_cap: int | None, declared_degree: int | None) -> None:
     """The settings on degrees must make sense for some graph."""
     Bounds(degree_cap=degree_cap, declared_degree=declared_degree)
-
-
-def check_radius(radius: float | None) -> None:
-    """A row of sums must have room for one message."""
-    if radius is not None and positive(radius=radius) < 1:
-        raise InputError(f"radius must be >= 1, the length of one message, got {radius!r}")
 
 
 def node_bounds(sizes: Sizes, degree_cap: int | None, declared_degree: int | None) -> Bounds:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -33,13 +33,10 @@ from caribou.mechanisms.neighbour_sums import StagedSums, bounded_adjacency
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
-from caribou.methods.mlp import MlpDp, apply_model
+from caribou.methods.gap import plan_sums
+from caribou.methods.mlp import apply_model
 from caribou.methods.node_method import (
-    SummingMethod,
-    check_degrees,
-    check_radius,
-    check_shares,
-    checked_base,
+    StackedMethod,
     fit_linear_head,
     messages,
     plan_head,
@@ -48,10 +45,9 @@ from caribou.methods.node_method import (
 from caribou.models.classifier import ClassificationModule, classify, embed
 from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
-from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
+from caribou.privacy.calibration import CalibratedSums
 from caribou.privacy.mechanism_records import PARTS, sums_record
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.sensitivity import sum_sensitivity
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
@@ -78,18 +74,7 @@ class Progap(EncodedMethod):
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """K Gaussian mechanisms, which compose to the whole budget."""
-        columns = self.columns_of(sizes)
-        sums = calibrate_sums(
-            sum_sensitivity(budget.unit), hops=self.hops, mu=budget_mu(budget), nodes=sizes.nodes, columns=columns
-        )
-        return ReleasePlan(
-            budget,
-            (sums_record(sums),),
-            released=("the noisy sums of every stage", "class probabilities of every node"),
-            description=self.name,
-            public_parameters={**self.settings(), "columns": columns, "classes": sizes.classes},
-            parts={"sums": sums},
-        )
+        return plan_sums(self, sizes, budget, self.hops, "the noisy sums of every stage")
 
     def run(self, plan: ReleasePlan, graph: Graph, public: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
         """Stage by stage: sum with noise, then train on the sum."""
@@ -138,7 +123,7 @@ class Progap(EncodedMethod):
 
 
 @dataclass(frozen=True)
-class ProgapNdp(SummingMethod):
+class ProgapNdp(StackedMethod):
     """Public settings of ``progap-ndp``.
 
     ``hops`` = K, the stages after the encoder. ``declared_degree``, ``degree_cap`` and ``radius``: as in ``gap-ndp``.
@@ -149,21 +134,17 @@ class ProgapNdp(SummingMethod):
     """
 
     hops: int = 2
-    declared_degree: int | None = None
-    degree_cap: int | None = None
-    radius: float | None = None
-    sums_share: float = 0.1
-    classifier_share: float = 0.1
-    base: MlpDp = field(default_factory=MlpDp)
     name: ClassVar[str] = "progap-ndp"
     sums_in_words: ClassVar[str] = "the noisy sums of every stage"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         integer(at_least=1, hops=self.hops)
-        check_degrees(self.degree_cap, self.declared_degree)
-        check_radius(self.radius)
-        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
-        check_shares(sums_share=self.sums_share, classifier_share=self.classifier_share)
+
+    @property
+    def times(self) -> int:
+        """K."""
+        return self.hops
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """Gaussians of encoder, sums and heads, which compose to the whole budget for a training node."""

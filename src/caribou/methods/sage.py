@@ -45,13 +45,12 @@ from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS
 from caribou.methods.edge_method import EdgeMethod
-from caribou.methods.mlp import centred, full_batch, node_assumptions
-from caribou.methods.node_method import DEFAULT_WEIGHT, WEIGHTS, SummingMethod, check_degrees
+from caribou.methods.mlp import centred, full_batch
+from caribou.methods.node_method import DEFAULT_WEIGHT, WEIGHTS, SummingMethod
 from caribou.models.features import centred_unit_rows, unit_root_rows
 from caribou.models.linear import path_length_schedule, shrink_rows
 from caribou.models.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
 from caribou.privacy.allocation import AllocatedPart
-from caribou.privacy.assumptions import Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import remaining_epsilon
 from caribou.privacy.mechanism_records import (
@@ -185,13 +184,10 @@ class SageNdp(SummingMethod):
     `MlpDp`.
     """
 
-    declared_degree: int | None = None
-    degree_cap: int | None = None
     message_scale: int = 2
     own_share: float = 0.85
     mean_share: float = 0.2
     sums_share: float = 0.15
-    radius: float | None = None
     clip: float = 0.3
     shrinkage: float = 0.4
     train_size: int | None = None
@@ -199,7 +195,7 @@ class SageNdp(SummingMethod):
     sums_in_words: ClassVar[str] = "the noisy sums of messages of all nodes"
 
     def __post_init__(self) -> None:
-        check_degrees(self.degree_cap, self.declared_degree)
+        super().__post_init__()
         one = Bounds(nodes=2, declared_degree=1)
         neighbourhood_gradient_sensitivity(
             message_scale=self.message_scale, own_share=self.own_share, bounds=one
@@ -208,8 +204,6 @@ class SageNdp(SummingMethod):
         open_unit_interval(sums_share=self.sums_share)
         if self.mean_share**2 + self.sums_share >= 1:
             raise InputError(f"sums_share must be below 1 - mean_share^2, got {self.sums_share!r}")
-        if self.radius is not None:
-            positive(radius=self.radius)
         positive(clip=self.clip)
         non_negative(shrinkage=self.shrinkage)
         if self.train_size is not None:
@@ -313,10 +307,6 @@ class SageNdp(SummingMethod):
         """Sizes that are public by declaration, and the settings."""
         size = {"train_nodes": self._size(sizes)} if sizes.train else {}
         return {"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes, **size, **self.settings()}
-
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """About predictions alone: it has no model below."""
-        return node_assumptions(None)
 
     def _centre(self, graph: Graph, plan: TrainingPlan, noise: NoiseSource) -> np.ndarray:
         x = unit_root_rows(graph.features)[graph.for_learning()[0].train]
