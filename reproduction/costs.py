@@ -134,14 +134,14 @@ def _larger_row(key: tuple[Any, ...], score: Mean, costs: Mapping[str, Mapping[A
 
 def _size_words(dataset: str) -> str:
     """A data set with its size, from its name or from the table of data sets."""
-    from caribou.datasets.csbm import BlockModel, with_options
+    from caribou.datasets.generated import generator
     from caribou.datasets.table import PUBLIC
 
     if dataset in PUBLIC:
         spec = PUBLIC[dataset]
         name, sizes = dataset, (spec.nodes, spec.edges // 2, spec.features, spec.classes)
     elif dataset.startswith("csbm"):
-        model = with_options(BlockModel(), dataset.partition(":")[2], {}, of="csbm")
+        model = generator(dataset)
         name, sizes = "generated", (model.nodes, model.edges, model.features, model.classes)
     else:
         return dataset

@@ -62,11 +62,11 @@ def _links(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dic
 
 def _graphs(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
     """Classify graphs of the collection ``dataset``; with ``one -> other``, graphs of the other, by a release of its own."""
-    from caribou.datasets.graph_collections import load_collection
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods import fit, predict_graph
     from caribou.randomness import Streams
     from reproduction import tasks
+    from reproduction.collections_of_graphs import load_collection
 
     streams, noise = Streams(int(cell["seed"])), NoiseSource.seeded(noise_seed(cell))
     name, arrow, second = str(cell["dataset"]).partition(" -> ")

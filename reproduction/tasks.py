@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from caribou.datasets.graph_collections import GraphCollection
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.metrics import Scored, area_under_curve, average_precision
@@ -23,6 +22,7 @@ from caribou.models.graph_classifier import HEADS, NOWHERE, GraphClassifier
 from caribou.models.links import COSINE, LOGISTIC, LinkPredictor
 from caribou.models.released_rows import SUMS, released_rows
 from caribou.randomness import Streams
+from reproduction.collections_of_graphs import GraphCollection
 
 RELEASED, JOINED, EMBEDDINGS, FEATURES = "released", "joined", "embeddings", "features"
 

@@ -203,10 +203,8 @@ def test_noise_is_drawn_in_one_file() -> None:
     draws = {"randn", "normal", "normal_", "standard_normal", "laplace", "gumbel", "randn_like", "urandom"}
     # generated data sets, initial weights, and weights drawn before any data is seen
     public_randomness = {
-        "caribou.datasets.csbm",
-        "caribou.datasets.telling_features",
+        "caribou.datasets.generated",
         "caribou.datasets.fraud",
-        "caribou.datasets.graph_collections",
         "caribou.models.encoder",
         "caribou.models.public_weights",
     }

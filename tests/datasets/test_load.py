@@ -19,9 +19,7 @@ def has_file(name):
 
 class TestNames:
     def test_unknown(self):
-        with pytest.raises(
-            InputError, match=r"^dataset must be one of chain-s, .*csbm:nodes=.*, got 'coral' \(did you mean cora"
-        ):
+        with pytest.raises(InputError, match=r"^dataset must be one of chain-s, .*csbm:nodes=.*, got 'coral'$"):
             load("coral")
         with pytest.raises(InputError, match=r"got 'zzz'$"):
             load("zzz")
@@ -51,8 +49,8 @@ class TestNames:
         assert listed["cora"].where == "needs download"
         assert listed["berkeley13"].where == "needs file"
         assert listed["chain-x"].where == "generated"
-        assert len(listed) == 17
-        for name in ("chain-s", "chain-m", "chain-l", "chain-x", "csbm", "grid-game", "neighbour-features"):
+        assert len(listed) == 16
+        for name in ("chain-s", "chain-m", "chain-l", "chain-x", "csbm", "neighbour-features"):
             graph, info = load(name), listed[name]
             found = (graph.num_nodes, 2 * graph.num_edges, graph.num_features, graph.num_classes)
             assert found == (info.nodes, info.edges, info.features, info.classes)

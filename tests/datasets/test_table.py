@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from caribou.datasets.table import CHAINS, PUBLIC, Public, check_statistics
+from caribou.datasets.table import PUBLIC, Public, check_statistics
 from caribou.errors import DataError
 from caribou.graph import Graph
 
@@ -18,16 +18,10 @@ def test_golden_statistics():
     assert found["pubmed"] == (19717, 88648, 500, 3)
     assert found["photo"] == (7650, 238162, 745, 8)
     assert found["computers"] == (13752, 491722, 767, 10)
-    assert {name: (s.nodes, s.edges) for name, s in CHAINS.items()} == {
-        "chain-s": (48, 84),
-        "chain-m": (60, 108),
-        "chain-l": (90, 168),
-        "chain-x": (150, 280),
-    }
 
 
 def test_names_and_files_are_unique():
-    assert all(name == spec.name for name, spec in (PUBLIC | CHAINS).items())
+    assert all(name == spec.name for name, spec in PUBLIC.items())
     files = [file for spec in PUBLIC.values() for file in spec.files]
     assert len(files) == len(set(files))
     assert all(spec.files[0] == f"{name}.npz" for name, spec in PUBLIC.items())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reproduction.collections_of_graphs import load_collection
 from reproduction.tasks import (
     inductive_accuracy,
     link_figures,
@@ -16,7 +17,6 @@ from reproduction.tasks import (
 )
 
 from caribou.datasets import load
-from caribou.datasets.graph_collections import load_collection
 from caribou.errors import InputError
 from caribou.experiments.measures import measure
 from caribou.graph import Graph

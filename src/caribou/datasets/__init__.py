@@ -6,20 +6,16 @@ Graph('chain-s', nodes=48, features=5, classes=2)
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from caribou._validate import one_of
 from caribou.datasets import public
-from caribou.datasets.chains import chain_graph, chain_spec
-from caribou.datasets.csbm import BlockModel, csbm_graph, with_options
 from caribou.datasets.files import read_graph, write_graph
-from caribou.datasets.table import CHAINS, PUBLIC
-from caribou.datasets.telling_features import GridGame, NeighbourFeatures, grid_game, neighbour_features
+from caribou.datasets.generated import GENERATED, generator
+from caribou.datasets.table import PUBLIC
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.randomness import Streams
@@ -66,8 +62,8 @@ def load(
 
     Generated: ``chain-s``, ``chain-m``, ``chain-l``, ``chain-x``, each also with a number of chains per class
     (``chain-s:75``), and ``csbm`` with options (``csbm:nodes=500,homophily=0.9`` or keywords; see
-    `caribou.datasets.csbm.BlockModel`). ``grid-game`` and ``neighbour-features``, also with a number of nodes
-    (``neighbour-features:500``): a neighbour's features tell the class, and its class does not.
+    `caribou.datasets.generated.BlockModel`). ``neighbour-features``, also with a number of nodes (``neighbour-features:500``): a
+    neighbour's features tell the class, and its class does not.
 
     Public: taken from a file, else downloaded once. ``photo:connected`` leaves out nodes without an edge, as the paper does:
     a preparation of public benchmarks.
@@ -90,46 +86,21 @@ def load(
     Streams(seed)
     one_of(("random", "public"), split=split)
     require_name(name, options)
-    base, colon, suffix = name.partition(":")
+    base, colon, _ = name.partition(":")
     if colon and base in PUBLIC and split == "public":
         raise InputError(f"split must be random for {name}, which has other nodes than its publisher's, got 'public'")
     if split == "public" and not (base in PUBLIC and PUBLIC[base].public_split):
         having = ", ".join(spec.name for spec in PUBLIC.values() if spec.public_split)
         raise InputError(f"split must be random for {name}; a public split have {having}")
-    if base == "csbm":
-        return csbm_graph(with_options(BlockModel(), suffix, options, of="csbm"), seed, name)
+    if base in GENERATED:
+        return generator(name, options).draw(seed, name)
     if options:
         raise InputError(f"{base} has no options, got {', '.join(sorted(options))}")
-    if base in CHAINS:
-        return chain_graph(chain_spec(name), seed)
-    if base in _TELLING:
-        return _telling_graph(name, seed)
     spec = PUBLIC[base]
     graph = public.public_graph(spec, data_dir)
     if colon:
         graph = replace(public.without_isolated(graph), classes_declared=True)
     return public.with_requested_split(graph, spec, split, seed)
-
-
-_TELLING: dict[str, type[GridGame] | type[NeighbourFeatures]] = {
-    "grid-game": GridGame,
-    "neighbour-features": NeighbourFeatures,
-}
-_GENERATED = (*CHAINS, "csbm", *_TELLING)
-
-
-def _telling_spec(name: str) -> GridGame | NeighbourFeatures:
-    base, colon, suffix = name.partition(":")
-    if not colon:
-        return _TELLING[base]()
-    if not re.fullmatch(r"[0-9]{1,9}", suffix):
-        raise InputError(f"the number of nodes in {base}:<number> must be a whole number, got {suffix!r}")
-    return _TELLING[base].of(int(suffix))
-
-
-def _telling_graph(name: str, seed: int) -> Graph:
-    spec = _telling_spec(name)
-    return grid_game(spec, seed, name) if isinstance(spec, GridGame) else neighbour_features(spec, seed, name)
 
 
 def require_name(name: object, options: Mapping[str, Any] | None = None) -> None:
@@ -143,16 +114,10 @@ def require_name(name: object, options: Mapping[str, Any] | None = None) -> None
     if not isinstance(name, str):
         raise InputError(f"dataset must be the name of a data set, got {name!r}")
     base, colon, suffix = name.partition(":")
-    if base not in _GENERATED and (base not in PUBLIC or (colon and suffix != public.CONNECTED)):
-        raise _unknown(name, base)
-    if colon and base == "csbm":
-        if not suffix:
-            raise InputError(f"csbm options must follow the colon, got {name!r}")
-        with_options(BlockModel(), suffix, options or {}, of="csbm")
-    elif base in CHAINS:
-        chain_spec(name)
-    elif base in _TELLING:
-        _telling_spec(name)
+    if base in GENERATED:
+        generator(name, options)
+    elif base not in PUBLIC or (colon and suffix != public.CONNECTED):
+        raise _unknown(name)
 
 
 def published_delta(name: str) -> float:
@@ -164,27 +129,17 @@ def published_delta(name: str) -> float:
     >>> [published_delta(name) for name in ("cora", "photo:connected", "berkeley13", "chain-s", "chain-m")]
     [1e-05, 1e-06, 1e-07, 0.01, 0.001]
     """
-    base, _, suffix = name.partition(":")
-    if base in CHAINS:
-        edges = chain_spec(name).edges
-    elif base == "csbm":
-        edges = 2 * with_options(BlockModel(), suffix, {}, of="csbm").edges
-    elif base in _TELLING:
-        edges = 2 * _telling_spec(name).edges
-    elif base in PUBLIC:
-        edges = PUBLIC[base].edges
-    else:
-        raise _unknown(name, base)
+    base = name.partition(":")[0]
+    if base not in GENERATED and base not in PUBLIC:
+        raise _unknown(name)
+    edges = 2 * generator(name).edges if base in GENERATED else PUBLIC[base].edges
     return float(f"1e-{len(str(edges))}")
 
 
-def _unknown(name: str, base: str) -> InputError:
-    names = [*_GENERATED, *PUBLIC]
-    close = difflib.get_close_matches(base.lower(), names, n=3)
-    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+def _unknown(name: str) -> InputError:
     return InputError(
-        f"dataset must be one of {', '.join(names)}, or a generated one with its sizes, such as chain-s:75 or "
-        f"csbm:nodes=500,homophily=0.9, got {name!r}{hint}"
+        f"dataset must be one of {', '.join([*GENERATED, *PUBLIC])}, or a generated one with its sizes, such as chain-s:75 or "
+        f"csbm:nodes=500,homophily=0.9, got {name!r}"
     )
 
 
@@ -198,26 +153,16 @@ def available(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInf
         One record per data set.
 
     >>> [info.name for info in available() if info.kind == "generated"]
-    ['chain-s', 'chain-m', 'chain-l', 'chain-x', 'csbm', 'grid-game', 'neighbour-features']
+    ['chain-s', 'chain-m', 'chain-l', 'chain-x', 'csbm', 'neighbour-features']
     """
     folder = public.data_folder(data_dir)
-    chains = [
-        DatasetInfo(s.name, "generated", s.nodes, s.edges, s.features, s.classes, "chains, two classes", "generated")
-        for s in CHAINS.values()
+    known = [
+        DatasetInfo(name, "generated", g.nodes, 2 * g.edges, g.features, g.classes, g.source, "generated")
+        for name, g in GENERATED.items()
     ]
-    model = BlockModel()
-    source = "contextual stochastic block model, sizes by options"
-    blocks = DatasetInfo(
-        "csbm", "generated", model.nodes, 2 * model.edges, model.features, model.classes, source, "generated"
-    )
-    telling = [
-        DatasetInfo(name, "generated", t.nodes, 2 * t.edges, t.features, t.classes, t.source, "generated")
-        for name, t in ((name, _telling_spec(name)) for name in _TELLING)
-    ]
-    known = []
     for s in PUBLIC.values():
         file = public.find_file(s, folder)
         absent = "needs download" if s.download else "needs file"
         where = absent if file is None else str(file)
         known.append(DatasetInfo(s.name, "public", s.nodes, s.edges, s.features, s.classes, s.source, where))
-    return [*chains, blocks, *telling, *known]
+    return known

@@ -36,30 +36,6 @@ class Public:
     download: bool = True
 
 
-@dataclass(frozen=True)
-class Chains:
-    """A generated set of chains: two classes, a number of chains per class, nodes per chain."""
-
-    name: str
-    chains: int
-    length: int
-    features: int = 5
-    classes: int = 2
-
-    @property
-    def nodes(self) -> int:
-        return self.classes * self.chains * self.length
-
-    @property
-    def edges(self) -> int:
-        return 2 * self.classes * self.chains * (self.length - 1)
-
-
-CHAINS = {
-    spec.name: spec
-    for spec in (Chains("chain-s", 3, 8), Chains("chain-m", 3, 10), Chains("chain-l", 3, 15), Chains("chain-x", 5, 15))
-}
-
 _PLANETOID = "citation network, Planetoid (Yang et al. 2016)"
 _AMAZON = "co-purchase network, Amazon (Shchur et al. 2018)"
 

@@ -272,7 +272,7 @@ def page(
     simulated: Sequence[SimulatedAccuracy] | None = None,
 ) -> str:
     """The planner as one HTML text. ``simulated``: figures of an earlier `simulate` with the same declaration; None: made now."""
-    from caribou.datasets.csbm import BlockModel
+    from caribou.datasets.generated import BlockModel
     from caribou.pages.grid import Grid, bounds_words, tables
     from caribou.pages.simulation import LARGEST, simulate, worlds
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from caribou._validate import integer
-from caribou.datasets.csbm import BlockModel, csbm_graph
+from caribou.datasets.generated import BlockModel
 from caribou.errors import CalibrationError, InputError
 from caribou.methods.catalogue import METHODS, names_of
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -109,7 +109,7 @@ def _fitted(
     from caribou.model.estimator import Model
     from caribou.models.encoder import kept_encoders
 
-    graph = csbm_graph(world, seed)
+    graph = world.draw(seed)
     with kept_encoders(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of generated data nothing is private
         for method in SIMULATED:

@@ -1,11 +1,57 @@
-"""The block model: its statistics, every pair once, and options that are wrong."""
+"""Generated data sets: golden sizes, statistics, what the seed decides, every pair once, and options that are wrong."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import caribou as cb
 from caribou.datasets import load
-from caribou.datasets.csbm import BlockModel, _pairs_across, _pairs_inside
+from caribou.datasets.generated import BlockModel, _pairs_across, _pairs_inside
 from caribou.errors import InputError
+
+
+class TestChains:
+    # Nodes, chains per class, length, split: Table "Chain-structured Datasets Statistics" of the CARIBOU paper.
+    @pytest.mark.parametrize(
+        ("name", "nodes", "length", "sizes"),
+        [
+            ("chain-s", 48, 8, (8, 8, 32)),
+            ("chain-m", 60, 10, (10, 10, 40)),
+            ("chain-l", 90, 15, (15, 15, 60)),
+            ("chain-x", 150, 15, (25, 25, 100)),
+            ("chain-s:75", 1200, 8, (200, 200, 800)),
+            ("chain-x:1", 30, 15, (5, 5, 20)),
+        ],
+    )
+    def test_golden_sizes(self, name, nodes, length, sizes):
+        graph = load(name, seed=3)
+        assert (graph.num_nodes, graph.num_features, graph.num_classes) == (nodes, 5, 2)
+        assert graph.num_edges == nodes - nodes // length
+        assert graph.split.sizes == sizes
+        assert graph.name == name
+
+    def test_content(self):
+        graph = load("chain-m")
+        heads = np.arange(0, 60, 10)
+        assert graph.labels.tolist() == [0] * 30 + [1] * 30
+        assert graph.features[heads].tolist() == [[1, 0, 0, 0, 0]] * 3 + [[0, 1, 0, 0, 0]] * 3
+        assert np.delete(graph.features, heads, axis=0).sum() == 0
+        assert graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]].T.tolist() == [
+            [u, u + 1] for u in range(60) if u % 10 != 9
+        ]
+
+    def test_only_the_split_depends_on_the_seed(self):
+        one, two = load("chain-l", seed=1), load("chain-l", seed=2)
+        assert np.array_equal(one.features, two.features)
+        assert np.array_equal(one.indices, two.indices)
+        assert one.split.train.tolist() != two.split.train.tolist()
+        assert load("chain-l", seed=1).split.train.tolist() == one.split.train.tolist()
+
+    @pytest.mark.parametrize("suffix", ["0", "x", "-1", "", "1.5", "75:2", "1000001", "٣", "1e3", " 5", "9" * 30])
+    def test_bad_suffix(self, suffix):
+        with pytest.raises(InputError, match="number of chains per class in chain-s:<number>"):
+            load(f"chain-s:{suffix}")
 
 
 class TestCsbm:
@@ -86,3 +132,45 @@ class TestCsbm:
 
     def test_defaults(self):
         assert BlockModel() == BlockModel(2000, 4, 32, 10.0, 0.8, 1.0)
+
+
+def neighbour_means(graph: cb.Graph, values: np.ndarray) -> np.ndarray:
+    u, v = graph.edge_index
+    total = np.zeros((graph.num_nodes, values.shape[1]))
+    np.add.at(total, v, values[u])
+    return total / np.maximum(np.bincount(v, minlength=graph.num_nodes), 1)[:, None]
+
+
+def test_neighbours_features_tell_the_class_and_nothing_else_does() -> None:
+    graph = cb.datasets.load("neighbour-features", seed=1)
+    labels = np.asarray(graph.labels)
+    classes = np.eye(4)[labels]
+
+    def separation(values: np.ndarray) -> float:
+        """Variance between classes as a share of all."""
+        means = np.stack([values[labels == k].mean(axis=0) for k in range(4)])
+        return float(means.var(axis=0).sum() / values.var(axis=0).sum())
+
+    own, theirs, their_classes = graph.features, neighbour_means(graph, graph.features), neighbour_means(graph, classes)
+    assert separation(theirs) > 0.2
+    assert separation(own) < 0.01
+    assert separation(their_classes) < 0.01
+
+
+def test_a_seed_gives_one_graph() -> None:
+    first, second, other = (cb.datasets.load("neighbour-features:300", seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(first.edge_index, second.edge_index)
+    assert np.array_equal(first.features, second.features)
+    assert not np.array_equal(first.labels, other.labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("neighbour-features:x", "must be a whole number .*, got 'x'"),
+        ("neighbour-features:7", "nodes must be"),
+    ],
+)
+def test_bad_sizes(name: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        cb.datasets.load(name)

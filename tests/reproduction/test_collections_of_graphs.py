@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reproduction.collections_of_graphs import load_collection
 
-from caribou.datasets.graph_collections import load_collection
 from caribou.errors import InputError
 
 

@@ -19,9 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from caribou._validate import integer, non_negative, positive
-from caribou.datasets.chains import chain_graph, chain_spec
-from caribou.datasets.csbm import with_options
-from caribou.datasets.table import CHAINS
+from caribou.datasets.generated import GENERATED, Chains, generator, with_options
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.randomness import Streams
@@ -115,16 +113,15 @@ def load_collection(name: str, *, seed: int = 0) -> GraphCollection:
     (160,)
     """
     base, _, options = name.partition(":")
-    if base in CHAINS:
-        spec = chain_spec(name)
-        graph = chain_graph(spec, seed)
-        groups = np.arange(spec.nodes) // spec.length
-        return GraphCollection(graph, groups, np.asarray(graph.labels)[:: spec.length])
+    chains = generator(name) if base in GENERATED else None
+    if isinstance(chains, Chains):
+        graph = chains.draw(seed, name)
+        groups = np.arange(chains.nodes) // chains.length
+        return GraphCollection(graph, groups, np.asarray(graph.labels)[:: chains.length])
     if base in DEFAULTS:
         return block_collection(with_options(DEFAULTS[base], options, {}, of=base), seed, name)
-    raise InputError(
-        f"dataset must be one of {', '.join([*CHAINS, *DEFAULTS])} to be a collection of graphs, got {name!r}"
-    )
+    names = [each for each, made in GENERATED.items() if isinstance(made, Chains)] + list(DEFAULTS)
+    raise InputError(f"dataset must be one of {', '.join(names)} to be a collection of graphs, got {name!r}")
 
 
 def block_collection(model: BlockCollection, seed: int, name: str) -> GraphCollection:
