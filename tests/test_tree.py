@@ -209,7 +209,7 @@ def test_noise_is_drawn_in_one_file() -> None:
         "caribou.models.public_weights",
     }
     # bytes over an erased key, and the number by which a process is known
-    no_noise = {"caribou._files", "caribou.mechanisms.process_marker"}
+    no_noise = {"caribou._files"}
     for name, tree in modules().items():
         if name in public_randomness | no_noise | {"caribou.mechanisms.noise_source"}:
             continue

@@ -26,7 +26,6 @@ from caribou._files import erase
 from caribou._validate import integer, non_negative, positive, positive_or_inf
 from caribou.errors import CaribouError, InputError
 from caribou.mechanisms import samplers
-from caribou.mechanisms.process_marker import MARKER
 from caribou.privacy.arithmetic import grid_spacing
 
 
@@ -52,7 +51,6 @@ class NoiseSource:
         self.origin = origin
         self._draws = 0
         self._purposes: set[str] = set()
-        self._process = MARKER.read()
 
     @classmethod
     def secure(cls) -> NoiseSource:
@@ -94,7 +92,6 @@ class NoiseSource:
         Each purpose can be used once: a second child of the same name would repeat the noise of the first.
         """
         with _LOCK:
-            self._rekey_after_fork()
             if purpose in self._purposes:
                 raise CaribouError(
                     f"purpose must be new for this source (its noise would repeat), got {purpose!r} again"
@@ -187,7 +184,6 @@ class NoiseSource:
 
     def _next_stream(self) -> Any:
         with _LOCK:
-            self._rekey_after_fork()
             stream = self._cipher_stream()
             self._draws += 1
         return stream
@@ -195,20 +191,10 @@ class NoiseSource:
     def _cipher_stream(self) -> Any:
         # One counter block per draw: the upper half of the initial block is the number of the draw, the lower half counts.
         initial = self._draws.to_bytes(8, "big") + bytes(8)
-        # A snapshot of the whole machine that is started twice has this key and this number twice; fresh bytes it has not.
-        key = self._freshened() if self.__is_secret else self.__key
+        # A forked child, or a snapshot of the machine that is started twice, has this key and this number, too: only fresh bytes
+        # keep two releases from carrying the same noise (docs/decisions.md, record 0008).
+        key = hashlib.sha256(self.__key + os.urandom(32)).digest() if self.__is_secret else self.__key
         return Cipher(algorithms.AES(key), modes.CTR(initial)).encryptor()
-
-    def _freshened(self) -> bytes:
-        return hashlib.sha256(self.__key + os.urandom(32)).digest()
-
-    def _rekey_after_fork(self) -> None:
-        """A forked child holds a copy of the key: without a new one, two releases would carry the same noise."""
-        here = MARKER.read()
-        if self._process != here:
-            if self.__is_secret:
-                self.__key = self._freshened()
-            self._process = here
 
     def __repr__(self) -> str:
         return f"NoiseSource(origin={self.origin!r}, draws={self.draws})"
