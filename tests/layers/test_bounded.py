@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from caribou.engines.rounds import steps_of
 from caribou.errors import InputError
@@ -24,6 +28,7 @@ from caribou.layers import (
     GCNLayer,
     SpectralLayer,
     layer_from_record,
+    project_rows,
 )
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
@@ -40,6 +45,8 @@ from caribou.privacy.sensitivity import (
 )
 from caribou.privacy.verify import verify
 from caribou.release import release
+from graph_families import any_graphs
+from layer_attacks import proven_mu, star_pair, star_rows
 
 NODES, COLUMNS = 20, 3
 RNG = np.random.default_rng(0)
@@ -82,6 +89,65 @@ def test_a_layer_carries_what_its_theorem_needs(name: str) -> None:
     assert layer(x, operator, x).shape == x.shape
 
 
+LAYER_OF: dict[str, Callable[[np.ndarray, float, float, float], BoundedLayer]] = {
+    "contractive": lambda rows, contraction, share, beta: ContractiveGraphLayer(contraction, abs(share), beta),
+    "attention": lambda rows, contraction, share, beta: AttentionLayer(
+        rows, sharpness=1e6 * abs(share), contraction=contraction, beta=beta
+    ),
+    "spectral": lambda rows, contraction, share, beta: SpectralLayer(
+        theta0=share, theta1=rows[0, 0] / np.abs(rows).max() * (1 - abs(share)), contraction=contraction, beta=beta
+    ),
+    "gcn": lambda rows, contraction, share, beta: GCNLayer(
+        3, seed=int(1e6 * abs(share)), activation=("relu", "tanh")[share > 0], contraction=contraction, beta=beta
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(MADE))
+@settings(deadline=None, max_examples=60)
+@given(
+    graph=any_graphs(),
+    contraction=st.floats(0.05, 1),
+    share=st.floats(-1, 1),
+    beta=st.floats(0, 5),
+    floor=st.integers(0, 12),
+    seed=st.integers(0, 2**16),
+)
+def test_one_step_contracts(
+    name: str, graph: Graph, contraction: float, share: float, beta: float, floor: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x, y, x0, rows = (torch.randn(graph.num_nodes, 3, dtype=torch.float64, generator=generator) for _ in range(4))
+    layer = LAYER_OF[name](rows.numpy(), contraction, share, beta)
+    operator = layer.operator(graph, Bounds(floor))
+    one, other = layer(x, operator, x0), layer(y, operator, x0)
+    after = torch.linalg.norm(one - other)
+    assert after <= layer.lipschitz * torch.linalg.norm(x - y) * (1 + 1e-12) + 1e-12
+    assert torch.linalg.norm(project_rows(one) - project_rows(other)) <= after * (1 + 1e-12) + 1e-12
+    assert np.linalg.norm(operator.matrix.to_dense().numpy(), 2) <= 1 + 1e-12
+
+
+WORLDS: dict[str, tuple[Callable[[int], BoundedLayer], np.ndarray, tuple[int, ...]]] = {
+    "contractive": (lambda _: ContractiveGraphLayer(0.9), star_rows(3), (4, 16)),
+    "attention": (lambda copies: AttentionLayer(np.zeros((8 * copies, 1)), contraction=0.9), star_rows(3), (4,)),
+    "spectral": (lambda _: SpectralLayer(theta0=0.2, theta1=-0.8, contraction=0.9), star_rows(3), (4,)),
+    "gcn": (lambda _: GCNLayer(2, activation="identity", contraction=0.9), star_rows(3) @ [[0.6, 0.8]], ()),
+    "gcn of tanh": (lambda _: GCNLayer(2, activation="tanh", contraction=0.9), star_rows(3) @ [[0.6, 0.8]], (4,)),
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_two_worlds_are_as_hard_to_tell_apart_as_claimed(name: str) -> None:
+    """`propagate` on the worst pair, rows of opposite sign on the two stars; halved noise is rejected."""
+    layer_of, start, depths = WORLDS[name]
+    attack = partial(proven_mu, layer_of, star_pair(3), start, Bounds(3))
+    for hops in depths:
+        assert attack(hops=hops) <= 1.0
+    if name != "gcn of tanh":
+        assert 0.5 < attack(hops=1) <= 1.0
+        assert attack(hops=1, noise_factor=0.5) > 1.0
+
+
 @pytest.mark.parametrize("name", list(MADE))
 def test_propagate_takes_any_layer_and_only_its_own_noise(name: str) -> None:
     layer, bounds = MADE[name], Bounds(5)
@@ -101,6 +167,45 @@ def test_propagate_takes_any_layer_and_only_its_own_noise(name: str) -> None:
     with pytest.raises(InputError, match="calibrated must include the arithmetic error of this size"):
         propagate(layer, operator, start, bare, noise)
     assert noise.draws == 0
+
+
+SAID_OF_INPUTS = {
+    "attention": "The rows that give the edge weights are public: they were computed without looking at any edge.",
+    "gcn": "The matrix Theta of the layer is public: it was chosen without looking at private data.",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"), [*((name, "edge") for name in MADE), *((n, "node") for n in MADE if n != "attention")]
+)
+def test_a_release_verifies_and_says_what_is_public(name: str, unit: str) -> None:
+    bounds = Bounds(20, 20) if unit == "node" else Bounds(5)
+    budget = Budget(2, 1e-5, unit)
+    certificate = release(GRAPH, MADE[name], hops=4, budget=budget, bounds=bounds).certificate
+    verification = verify(certificate)
+    assert verification.passed, [check for check in verification.checks if not check.passed]
+    assert certificate.status == "private"
+    assert MADE[name].parameters_dict().items() <= certificate.public_parameters.items()
+    assert not {"theta", "rows"} & set(certificate.public_parameters)
+    said = [a.statement for a in certificate.assumptions if a.name in LAYER_ASSUMPTIONS.values()]
+    assert said == ([SAID_OF_INPUTS[name]] if name in SAID_OF_INPUTS else [])
+
+
+@pytest.mark.parametrize("name", list(MADE))
+def test_what_does_not_fit_a_layer_is_refused(name: str) -> None:
+    layer = MADE[name]
+    operator, x = layer.operator(GRAPH, Bounds(5)), torch.ones(NODES, COLUMNS)
+    for state, x0, field in ((x[:4], x, "x"), (x, None, "x0"), (x, x[:4], "x0"), (x[0], x, "x")):
+        with pytest.raises(InputError, match=rf"{field} must have"):
+            layer(state, operator, x0)
+    if name != "contractive":  # which takes a graph, too
+        with pytest.raises(InputError, match="operator must be an Operator"):
+            layer(x, GRAPH, x)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="degree_cap must be None at edge level"):
+        layer.sensitivity("edge", Bounds(degree_cap=3))
+    if name != "attention":  # which has no node level
+        with pytest.raises(InputError, match="nodes must be given at node level where there is no degree_cap"):
+            layer.sensitivity("node", Bounds(3))
 
 
 @pytest.mark.parametrize("name", list(MADE))

@@ -1,4 +1,4 @@
-"""The spectral layer: Theorem L2 attacked at edge and node level; contraction; low-pass and high-pass."""
+"""The spectral layer: Theorem L2 attacked at edge and node level; low-pass and high-pass."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from caribou.errors import CalibrationError, InputError
 from caribou.graph import Graph
-from caribou.layers import ContractiveGraphLayer, SpectralLayer, project_rows
+from caribou.layers import ContractiveGraphLayer, SpectralLayer
 from caribou.privacy.budget import Budget
 from caribou.privacy.sensitivity import Bounds, edge_sensitivity
-from caribou.privacy.verify import verify
 from caribou.release import release
-from graph_families import any_graphs, small_graphs, structured_node_cases
-from layer_attacks import attack_edges, edge_pairs, matrix_of, node_change, proven_mu, star_pair, star_rows
+from graph_families import small_graphs, structured_node_cases
+from layer_attacks import attack_edges, edge_pairs, matrix_of, node_change, star_pair
 
 # -- the bound ---------------------------------------------------------------------------------------------------------
 
@@ -80,29 +77,6 @@ def test_the_bound_scales_with_theta1_alone() -> None:
 # -- the map -----------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
-@given(
-    graph=any_graphs(),
-    contraction=st.floats(0.05, 1),
-    theta0=st.floats(-1, 1),
-    share=st.floats(-1, 1),
-    beta=st.floats(0, 5),
-    floor=st.integers(0, 12),
-    seed=st.integers(0, 2**16),
-)
-def test_one_step_contracts(
-    graph: Graph, contraction: float, theta0: float, share: float, beta: float, floor: int, seed: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    x, y, x0 = (torch.randn(graph.num_nodes, 3, dtype=torch.float64, generator=generator) for _ in range(3))
-    layer = SpectralLayer(theta0=theta0, theta1=share * (1 - abs(theta0)), contraction=contraction, beta=beta)
-    operator = layer.operator(graph, Bounds(floor))
-    after = torch.linalg.norm(layer(x, operator, x0) - layer(y, operator, x0))
-    assert after <= layer.lipschitz * torch.linalg.norm(x - y) * (1 + 1e-12) + 1e-12
-    inner = torch.linalg.norm(project_rows(layer(x, operator, x0)) - project_rows(layer(y, operator, x0)))
-    assert inner <= after * (1 + 1e-12) + 1e-12
-
-
 def test_low_pass_smooths_and_high_pass_sharpens() -> None:
     """A regular bipartite graph, whose two sides differ: W X is nearly -X there, and X where they are alike."""
     graph = Graph.from_edges(np.zeros((12, 1)), np.array(list(nx.complete_bipartite_graph(6, 6).edges)).T)
@@ -134,31 +108,6 @@ def test_zeroed_out_nodes_send_and_receive_nothing() -> None:
     assert torch.equal(out[4], torch.zeros(3, dtype=torch.float64))
 
 
-# -- the mechanism -----------------------------------------------------------------------------------------------------
-
-
-def test_two_worlds_are_as_hard_to_tell_apart_as_claimed() -> None:
-    """`propagate` of a high-pass layer on the worst pair; halved noise is rejected."""
-    pair, bounds = star_pair(3), Bounds(3)
-    layer = SpectralLayer(theta0=0.2, theta1=-0.8, contraction=0.9)
-    start = star_rows(3)
-    assert 0.5 < proven_mu(lambda copies: layer, pair, start, bounds, hops=1) <= 1.0
-    assert proven_mu(lambda copies: layer, pair, start, bounds, hops=4) <= 1.0
-    assert proven_mu(lambda copies: layer, pair, start, bounds, hops=1, noise_factor=0.5) > 1.0
-
-
-@pytest.mark.parametrize("unit", ["edge", "node"])
-def test_a_release_verifies(unit: str) -> None:
-    rng = np.random.default_rng(0)
-    graph = Graph.from_edges(rng.standard_normal((30, 4)), rng.integers(0, 30, (2, 60)))
-    layer = SpectralLayer(theta0=0.5, theta1=-0.5, beta=0.3)
-    bounds = Bounds(20, 20) if unit == "node" else Bounds(5)
-    certificate = release(graph, layer, hops=4, budget=Budget(2, 1e-5, unit), bounds=bounds).certificate
-    verification = verify(certificate)
-    assert verification.passed, [check for check in verification.checks if not check.passed]
-    assert certificate.public_parameters["theta1"] == -0.5
-
-
 def test_errors() -> None:
     for arguments, match in (
         ({"theta0": 0.6, "theta1": -0.5}, r"\|theta0\| \+ \|theta1\| must be at most 1, got 0.6 and -0.5"),
@@ -169,18 +118,6 @@ def test_errors() -> None:
     ):
         with pytest.raises(InputError, match=match):
             SpectralLayer(**arguments)
-    layer = SpectralLayer()
-    with pytest.raises(InputError, match="degree_cap must be None at edge level"):
-        layer.sensitivity("edge", Bounds(degree_cap=3))
-    with pytest.raises(InputError, match="nodes must be given at node level where there is no degree_cap"):
-        layer.sensitivity("node", Bounds(3))
     graph = Graph.from_edges(np.ones((6, 2)), [[0, 1], [1, 2]])
     with pytest.raises(CalibrationError, match="sensitivity is 0"):
         release(graph, SpectralLayer(theta0=1.0, theta1=0.0), hops=1, budget=Budget(1), bounds=Bounds(2))
-    operator = layer.operator(graph, Bounds(2))
-    with pytest.raises(InputError, match="one row per node"):
-        layer(torch.ones(4, 2), operator)
-    with pytest.raises(InputError, match="x0 must have the shape of x"):
-        SpectralLayer(beta=1.0)(torch.ones(6, 2), operator)
-    with pytest.raises(InputError, match="operator must be an Operator"):
-        layer(torch.ones(6, 2), graph)
