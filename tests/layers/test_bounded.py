@@ -185,6 +185,11 @@ def test_a_release_verifies_and_says_what_is_public(name: str, unit: str) -> Non
     verification = verify(certificate)
     assert verification.passed, [check for check in verification.checks if not check.passed]
     assert certificate.status == "private"
+    assert certificate.epsilon_spent <= 2
+    text = certificate.to_json()
+    assert f'"{GRAPH.num_edges}"' not in text
+    assert f" {GRAPH.num_edges}," not in text
+    assert "seed" not in text.replace("fixed seed", "")
     assert MADE[name].parameters_dict().items() <= certificate.public_parameters.items()
     assert not {"theta", "rows"} & set(certificate.public_parameters)
     said = [a.statement for a in certificate.assumptions if a.name in LAYER_ASSUMPTIONS.values()]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from attack_support import best_mu, side_by_side
-from caribou.errors import BudgetExceeded, CalibrationError, CaribouError, InputError
+from caribou.errors import CalibrationError, CaribouError, InputError
 from caribou.graph import Graph
 from caribou.graph.operator import Operator, normalize
 from caribou.layers.bounded import BoundedLayer
@@ -221,25 +221,6 @@ def test_unusable_starts_are_refused_before_noise_and_before_the_ledger(tmp_path
 # -- release ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", ["edge", "node"])
-def test_release_verifies_and_keeps_private_figures_out_of_the_certificate(unit: str) -> None:
-    graph = random_graph(60, seed=3)
-    result = release(
-        graph,
-        ContractiveGraphLayer(0.8, 0.9, 0.5),
-        hops=8,
-        budget=Budget(2, 1e-5, unit),
-        bounds=Bounds(degree_cap=4 if unit == "node" else None, degree_floor=4),
-    )
-    verification = verify(result.certificate)
-    assert verification.passed, [c for c in verification.checks if not c.passed]
-    assert result.certificate.epsilon_spent <= 2
-    text = result.certificate.to_json()
-    assert f'"{graph.num_edges}"' not in text
-    assert f" {graph.num_edges}," not in text
-    assert "seed" not in text.replace("fixed seed", "")
-
-
 def test_two_releases_differ_and_seeded_ones_are_void() -> None:
     graph = random_graph()
     layer = ContractiveGraphLayer(0.8)
@@ -265,22 +246,6 @@ def test_no_privacy_is_labelled() -> None:
     assert result.certificate.status == "no privacy"
     assert "NO PRIVACY" in result.certificate.to_markdown()
     assert not verify(result.certificate).passed
-
-
-def test_the_ledger_refuses_before_noise_is_drawn(tmp_path) -> None:
-    graph = random_graph()
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.set_budget(graph.name, Budget(1.2, 1e-5, "edge"))
-    layer = ContractiveGraphLayer(0.8)
-    arguments = {"hops": 2, "budget": Budget(1, 1e-5), "bounds": Bounds(degree_floor=5), "ledger": ledger}
-    release(graph, layer, **arguments)
-    noise = NoiseSource.secure()
-    with pytest.raises(BudgetExceeded):
-        release(graph, layer, noise=noise, **arguments)
-    assert noise.draws == 0
-    standing = ledger.total(graph.name, "edge")
-    assert standing.releases == 1
-    assert ledger.entries()[0].status == "released"
 
 
 def test_the_border_names_what_is_wrong(tmp_path) -> None:
@@ -374,48 +339,24 @@ def test_likelihood_ratio_attack_reaches_but_does_not_exceed_the_claim(noise_fac
         assert proven > 1.5
 
 
-def final_states(graph: Graph, x: torch.Tensor, hops: int, factor: float, copies: int, extra_hop: bool) -> np.ndarray:
+def final_states(graph: Graph, x: torch.Tensor, hops: int, copies: int, extra_hop: bool) -> np.ndarray:
     """`copies` independent runs of the real mechanism on one small graph. [copies, n]"""
-    layer = ContractiveGraphLayer(0.9)
-    bounds = Bounds(degree_floor=3)
-    many = side_by_side(graph, copies)
-    operator = normalize(many, bounds)
-    arithmetic = double_precision(nodes=many.num_nodes, columns=1, residual=0.0)
-    calibrated = calibrate_propagation(layer.sensitivity("edge", bounds), hops=hops, mu=1.0, arithmetic=arithmetic)
-    if factor != 1.0:
-        calibrated = CalibratedPropagation(
-            calibrated.sensitivity, hops, calibrated.kappa, calibrated.mu, calibrated.noise_std * factor, arithmetic
-        )
+    layer, many = ContractiveGraphLayer(0.9), side_by_side(graph, copies)
+    operator, calibrated = prepared(many, layer, "edge", hops, 1.0, Bounds(degree_floor=3))
     state = propagate(layer, operator, x.repeat(copies, 1), calibrated, NoiseSource.secure())
     if extra_hop:
         state = project_rows(layer(state, operator))
     return state.numpy().reshape(copies, graph.num_nodes)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("hops", [1, 4, 16])
-def test_whole_mechanism_is_consistent_and_halved_noise_is_rejected(hops: int) -> None:
-    copies = 40_000
-    without, with_edge, x = worst_pair(3)
-    a = final_states(without, x, hops, 1.0, copies, extra_hop=False)
-    b = final_states(with_edge, x, hops, 1.0, copies, extra_hop=False)
-    honest = best_mu(a, b)
-    assert honest <= 1.0, f"VIOLATED: proven mu {honest} > 1"
-    if hops == 1:
-        assert honest > 0.55, "the attack has no power"
-        a = final_states(without, x, hops, 0.5, copies, extra_hop=False)
-        b = final_states(with_edge, x, hops, 0.5, copies, extra_hop=False)
-        assert best_mu(a, b) > 1.0, "halved noise must be rejected"
-
-
 def test_twins_cannot_be_read_off_the_release_and_an_unnoised_last_hop_is_rejected() -> None:
     """Adjacent nodes with equal closed neighbourhoods have equal rows after an un-noised hop, with probability 1."""
     clique = Graph.from_edges(np.zeros((5, 1)), np.array(list(nx.complete_graph(5).edges)).T)
     x = torch.linspace(-1, 1, 5, dtype=torch.float64).reshape(-1, 1)
-    honest = final_states(clique, x, 3, 1.0, 500, extra_hop=False)
+    honest = final_states(clique, x, 3, 500, extra_hop=False)
     inside = np.abs(honest).max(axis=1) < 1
     assert not np.isclose(honest[inside, 0], honest[inside, 1], atol=1e-9).any()
-    leaky = final_states(clique, x, 3, 1.0, 500, extra_hop=True)
+    leaky = final_states(clique, x, 3, 500, extra_hop=True)
     assert np.isclose(leaky[:, 0], leaky[:, 1], atol=1e-9).all(), "this is the leak of an un-noised hop"
 
 
