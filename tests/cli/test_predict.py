@@ -20,7 +20,7 @@ import caribou as cb
 from caribou.cli import main
 from caribou.cli.predict import write_pieces
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.model.estimator import predictions_tables
+from caribou.model.frames import predictions_tables
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
@@ -318,14 +318,6 @@ def test_names_of_nodes_and_classes_are_kept_at_edge_level(world: Path, tmp_path
     assert table["id"].tolist() == sorted(f"person {i}" for i in range(60))
     assert set(table["class"]) <= {"no", "yes"}
     assert list(table.columns[3:]) == ["flagged", "p_no", "p_yes"]
-
-
-@pytest.mark.parametrize(
-    ("title", "expected"), [("person", "person"), (None, "node"), ("class", "node"), ("p_yes", "node")]
-)
-def test_a_title_that_another_column_has_is_not_used_for_the_ids(title: str | None, expected: str) -> None:
-    (table,) = predictions_tables(np.array([[0.25, 0.75]]), ("no", "yes"), ("ann",), title, None)
-    assert list(table.columns) == [expected, "class", "probability", "p_no", "p_yes"]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -161,16 +161,6 @@ def test_of_known_rows_it_says_again_what_it_said_without_them() -> None:
     assert abs(right.mean() - 1 / 3) < 0.06
 
 
-def test_labels_that_were_learned_with_other_features_are_noticed() -> None:
-    prior = fit_class_prior(GRAPH, Streams(0))[0]
-    assert prior.learned_from(GRAPH) is None
-    changed = replace(GRAPH, features=np.array(GRAPH.features) + 1e-6)
-    assert prior.learned_from(changed) > prior.right + 0.1
-    assert prior.learned_from(cb.datasets.load("csbm:nodes=300,signal=2", seed=1)) is None, "other people"
-    assert prior.learned_from(replace(changed, labels=None, split=None)) is None
-    assert ClassPrior.from_arrays(prior.to_arrays()).right == prior.right
-
-
 # -- class probabilities of the user's own ---------------------------------------------------------------------------
 
 

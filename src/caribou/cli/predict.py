@@ -150,7 +150,8 @@ def predict(
 
     Example: caribou predict run --out predictions.csv
     """
-    from caribou.model.estimator import load, predictions_tables
+    from caribou.model.estimator import load
+    from caribou.model.frames import predictions_tables
 
     check_table(out)
     terms.check()
@@ -199,7 +200,8 @@ def embed(
     """
     import numpy as np
 
-    from caribou.model.estimator import load, tables_with_ids
+    from caribou.model.estimator import load
+    from caribou.model.frames import tables_with_ids
 
     check_table(out, (*TABLES, ".npy"))
     terms.check()

@@ -93,12 +93,6 @@ class Transductive:
             "use gap-edp or caribou-edp to predict another graph"
         )
 
-    def predict_graph(
-        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
-    ) -> NoReturn:
-        """Not possible, see `plan_graph`."""
-        self.plan_graph(graph.sizes(plan.budget.unit), plan.budget, weights)
-
 
 @dataclass(frozen=True)
 class Dpdgc(Transductive, EncodedMethod):

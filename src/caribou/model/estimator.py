@@ -15,13 +15,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
 from caribou._notebook import html_table
-from caribou._validate import integer
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals, named_rows
@@ -29,6 +29,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, predict_graph
 from caribou.methods.catalogue import METHODS, method_info, names_of, resolve
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
+from caribou.model.frames import class_array, predictions_tables
 from caribou.model.growth import link_to, notes_of_extension, require_extendable, was_extended
 from caribou.model.state import (
     GraphRelease,
@@ -177,25 +178,27 @@ class Model:
         unknown = sorted(set(params) - set(known))
         if unknown:
             raise InputError(f"parameter must be one of {', '.join(known)}, got {', '.join(unknown)}")
-        if "method" in params and params["method"] != known["method"]:
-            known = {name: known[name] for name in ("method", "budget", "seed", "encoder")}
+        unit = getattr(params.get("budget", self.budget), "unit", None)
+        if params.get("method", self.method) != self.method or unit is not self.budget.unit:
+            # settings of another method have other names
+            known = {name: known[name] for name in ("method", "budget", "seed", "encoder") if name in known}
         self.__init__(**{**known, **params})  # type: ignore[misc]
         return self
 
     @property
     def classes_(self) -> np.ndarray:
         """The classes in the user's own words, or numbers where all of them are whole numbers. [C]"""
-        return class_array(self._known("classes_").classes)
+        return class_array(self.state.classes)
 
     @property
     def n_features_in_(self) -> int:
         """Number of feature columns of the training graph."""
-        return self._known("n_features_in_").columns
+        return self.state.columns
 
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the feature columns of the training graph, where it had any. [d]"""
-        names = self._known("feature_names_in_").feature_names
+        names = self.state.feature_names
         if names is None:
             raise AttributeError("feature_names_in_: the training graph had no names of columns")
         return np.array(names, dtype=object)
@@ -213,12 +216,6 @@ class Model:
             classifier_tags=ClassifierTags(),
             regressor_tags=None,
         )
-
-    def _known(self, name: str) -> ModelState:
-        # AttributeError, so that hasattr says whether a model is fitted
-        if self._fitted is None:
-            raise AttributeError(f"{name}: model must be fitted first: call fit(data)")
-        return self._fitted
 
     # -- fitting ---------------------------------------------------------------------------------------------------
 
@@ -433,22 +430,13 @@ class Model:
         >>> model.predictions_frame().columns.tolist()
         ['node', 'class', 'probability', 'p_0', 'p_1']
         """
-        (frame,) = self._prediction_pieces(None, data, training_graph=training_graph)
+        (frame,) = self.prediction_pieces(None, data, training_graph=training_graph)
         return frame
 
-    def prediction_pieces(self, rows: int = 1 << 16) -> Iterator[pd.DataFrame]:
-        """The frame of predictions of the training graph, so many rows at a time: for tables that are written as they come.
-
-        >>> import caribou as cb
-        >>> model = cb.Model("mlp-dp", cb.Budget(4, 1e-5, "node")).fit(cb.datasets.load("chain-s"))
-        >>> [len(piece) for piece in model.prediction_pieces(rows=20)]
-        [20, 20, 8]
-        """
-        return self._prediction_pieces(integer(at_least=1, rows=rows))
-
-    def _prediction_pieces(
-        self, rows: int | None, data: Any = None, *, training_graph: bool = False
+    def prediction_pieces(
+        self, rows: int | None = 1 << 16, data: Any = None, *, training_graph: bool = False
     ) -> Iterator[pd.DataFrame]:
+        """The frame of predictions, so many rows at a time (None: all), for tables that are written as they come."""
         probabilities = self.predict_proba(data, training_graph=training_graph)
         graph = self._origin.trained if data is None else as_graph(data, self.classes)
         if graph is None or graph.node_ids is None:
@@ -511,8 +499,8 @@ class Model:
         budget = self.budget if epsilon is None else Budget(epsilon, self.budget.delta, self.budget.unit)
         method_info(self.method).check(self.method, budget)
         graph = self._aligned(private)
+        self._require_inductive(graph)
         self._require_public_prior(graph)
-        self._warn_of_known_labels(graph)
         graph = self._encoded(graph)
         warn_of_large_delta(budget, graph.num_nodes)
         made = predict_graph(
@@ -558,15 +546,17 @@ class Model:
         found = self.known_release(data)
         if found is not None:
             return found
-        private = as_graph(data, self.state.classes)
-        graph = self._aligned(private)
-        if METHODS[self.method].transductive:
-            raise InputError.of("graph", f"be the training graph: {self.method} is transductive", graph.name)
+        graph = self._aligned(as_graph(data, self.state.classes))
+        self._require_inductive(graph)
         raise InputError(
             f"graph must be the training graph or one that was released, got {graph.name!r}; predictions never spend: "
             f"model.release(graph, ledger=...) makes a release about it ({self.budget}), and its predictions are free from then "
             "on; if it is the training graph again, give training_graph=True"
         )
+
+    def _require_inductive(self, graph: Graph) -> None:
+        if METHODS[self.method].transductive:
+            raise InputError.of("graph", f"be the training graph: {self.method} is transductive", graph.name)
 
     def _keep(self, graph: Graph, made: Fitted) -> None:
         """In the model and in its folders, so that this graph costs nothing again."""
@@ -582,11 +572,6 @@ class Model:
                 warnings.warn(
                     f"{error}; it is kept in this model alone: save the model to another folder", stacklevel=3
                 )
-
-    @property
-    def charged(self) -> bool:
-        """Whether the fit was charged in a ledger."""
-        return self.state.charged
 
     def _open_ledger(self) -> Ledger | None:
         """The ledger of the fit. A copy, or a loaded model, does not hold it: then another release must name one."""
@@ -654,7 +639,7 @@ class Model:
         if not spend:
             self.arrivals.require_same_people(private, left=left, same_order=same_order)
         grown = self.arrivals.grown(self._encoded(self._aligned(private)))
-        if ledger is None and self.charged:
+        if ledger is None and self.state.charged:
             raise InputError("ledger must be given (ledger=...): this model was charged in one, got none")
         noise = noise or NoiseSource.secure()
         notes = None if spend else notes_of_extension(self.state, self._folders, private.name, ledger is not None)
@@ -865,8 +850,8 @@ class Model:
         They know the folders that the model was saved to, so that one of them alone can extend it.
         """
         if self._fitted is None:
-            settings = {**self.settings, "encoder": self._encoder}
-            return _unfitted, (self.method, self.budget, self._streams.seed, settings)
+            made = partial(Model, seed=self._streams.seed, encoder=self._encoder, **self.settings)
+            return made, (self.method, self.budget)
         return _restored, (self._leaving(), self._folders)
 
     def _leaving(self) -> ModelState:
@@ -956,23 +941,6 @@ class Model:
             require_prior(self.state.weights, graph)
         return graph
 
-    def _warn_of_known_labels(self, graph: Graph) -> None:
-        """The fitted prior may have learned from the labelled nodes of another graph, which have other features now."""
-        from caribou.models.class_prior import ClassPrior
-
-        if graph.prior is not None or not ClassPrior.is_in(self.state.weights):
-            return
-        prior = ClassPrior.from_arrays(self.state.weights)
-        share = prior.learned_from(graph)
-        if share is not None:
-            warnings.warn(
-                f"class probabilities from features are right about {share:.0%} of the labelled nodes of {graph.name!r}, and "
-                f"were about {prior.right:.0%} of those they were fitted on: the model seems to have learned from the same "
-                "nodes with other features, and will trust its features too much; fit a model on this graph (caribou train), "
-                "or extend the run by its new nodes (caribou extend)",
-                stacklevel=3,
-            )
-
     def _check_nodes(self, graph: Graph) -> np.ndarray | None:
         """That it is the training graph again; and the rows of its nodes, if they are released in the order of arrival."""
         state = self.state
@@ -997,9 +965,12 @@ class Model:
 
 
 def _not_fitted() -> CaribouError:
-    """The error of a model that is not fitted. Where scikit-learn is loaded it is one of its own, too: its tools catch that."""
+    """The error of a model that is not fitted, by which `hasattr` says so, too.
+
+    Where scikit-learn is loaded it is one of its own: its tools catch that.
+    """
     exceptions = sys.modules.get("sklearn.exceptions")
-    kinds = (CaribouError,) if exceptions is None else (CaribouError, exceptions.NotFittedError)
+    kinds = (CaribouError, AttributeError) if exceptions is None else (CaribouError, exceptions.NotFittedError)
     return type("NotFittedError", kinds, {})("model must be fitted first: call fit(data)")
 
 
@@ -1025,10 +996,6 @@ def _lasting(ledger: LedgerLike | None) -> Ledger | Path | None:
     return ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
 
 
-def _unfitted(method: str, budget: Budget, seed: int, settings: Mapping[str, Any]) -> Model:
-    return Model(method, budget, seed=seed, **settings)
-
-
 def _restored(state: ModelState, folders: tuple[Path, ...] = ()) -> Model:
     model = Model(state.method, state.budget, **state.settings)
     model._fitted, model._folders = state, folders
@@ -1036,51 +1003,36 @@ def _restored(state: ModelState, folders: tuple[Path, ...] = ()) -> Model:
 
 
 class _BothUnits:
-    """The signature of a class whose method follows from the budget: the settings of its methods at both units.
+    """The signature of a family: the settings of its methods at both units, read from their dataclasses.
 
-    They are read from the methods' own dataclasses. None stands for the method's own default where the two units differ, and
-    where it is a record.
+    None stands for a default that differs between the units, and for a record.
     """
 
-    def __get__(self, model: Model | None, owner: type[_ByUnit]) -> inspect.Signature:
-        kind, own = inspect.Parameter.KEYWORD_ONLY, inspect.signature(owner.__init__).parameters
+    def __get__(self, model: Model | None, owner: type[_Family]) -> inspect.Signature:
+        own = inspect.signature(owner.__init__).parameters
         found = {name: parameter for name, parameter in own.items() if name not in ("self", "settings")}
-        for method in owner._methods.values():
-            for f in fields(cast(Any, type(method_info(method).create()))):
+        for unit in PrivacyUnit:
+            for f in fields(cast(Any, type(method_info(owner._family, unit).create()))):
                 default = None if f.default is MISSING else f.default
                 if f.name in found and found[f.name].default != default:
                     default = None
+                kind = inspect.Parameter.KEYWORD_ONLY
                 found[f.name] = inspect.Parameter(f.name, kind, default=default, annotation=f.type)
         return inspect.Signature(list(found.values()))
 
 
-class _ByUnit(Model):
-    """A model whose method follows from the unit of its budget."""
+class _Family(Model):
+    """A family of methods; the unit of the budget chooses one of them."""
 
-    _methods: ClassVar[Mapping[PrivacyUnit, str]]
+    _family: ClassVar[str]
     __signature__ = _BothUnits()
 
     def __init__(self, budget: Budget, *, seed: int = 0, encoder: Any = None, **settings: Any) -> None:
-        if not isinstance(budget, Budget):
-            raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
-        given = type(self).__signature__.bind(budget, seed=seed, encoder=encoder, **settings)
-        given.apply_defaults()
-        super().__init__(
-            self._methods[budget.unit], budget, seed=seed, encoder=encoder, **self._of_unit(budget.unit, settings)
-        )
-        self._given = dict(given.arguments)
-
-    def _of_unit(self, unit: PrivacyUnit, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings for the method at this unit. One of the other unit alone must be left as it is."""
-        usual = {each: method_info(name).create().settings() for each, name in self._methods.items()}
-        own, other = usual[unit], usual[PrivacyUnit.NODE if unit is PrivacyUnit.EDGE else PrivacyUnit.EDGE]
-        for name in sorted(set(settings) - set(own)):
-            if settings[name] is not None and _plain(settings[name]) != _plain(other[name]):
-                raise InputError.of(name, f"not be given at {unit.value} level", settings[name])
-        return {name: value for name, value in settings.items() if name in own and value is not None}
+        super().__init__(self._family, budget, seed=seed, encoder=encoder, **settings)
+        del self._given["method"]  # the constructor does not take it
 
 
-class Votes(_ByUnit):
+class Votes(_Family):
     """The most accurate method at either privacy unit: ``votes-edp`` or ``votes-ndp``, by the unit of the budget.
 
     Args:
@@ -1095,10 +1047,10 @@ class Votes(_ByUnit):
     Votes('votes-edp', epsilon = 4, delta = 1e-05 at edge level, max_rounds=5)
     """
 
-    _methods: ClassVar = {PrivacyUnit.EDGE: "votes-edp", PrivacyUnit.NODE: "votes-ndp"}
+    _family: ClassVar = "votes"
 
 
-class Caribou(_ByUnit):
+class Caribou(_Family):
     """The paper's deep private embeddings with a classification module: ``caribou-edp`` or ``caribou-ndp``, by the unit.
 
     Args:
@@ -1113,11 +1065,7 @@ class Caribou(_ByUnit):
     Caribou('caribou-edp', epsilon = 4, delta = 1e-05 at edge level, contraction=0.8)
     """
 
-    _methods: ClassVar = {PrivacyUnit.EDGE: "caribou-edp", PrivacyUnit.NODE: "caribou-ndp"}
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple | list) else value
+    _family: ClassVar = "caribou"
 
 
 def load(folder: str | os.PathLike[str]) -> Model:
@@ -1169,62 +1117,6 @@ def metrics_of(probabilities: np.ndarray, graph: Graph, part: str, positive: int
     split, labels = graph.for_learning()
     index = getattr(split, part)
     return Metrics(probabilities[index], np.array(labels)[index], positive)
-
-
-def class_array(names: Sequence[str]) -> np.ndarray:
-    """Names of classes for comparing with labels: whole numbers as int64 if all of them are, else words. [C]
-
-    >>> class_array(["0", "1"]), class_array(["ok", "1"])
-    (array([0, 1]), array(['ok', '1'], dtype='<U2'))
-    """
-    numbers = [int(name) for name in names if name.removeprefix("-").isdecimal() and str(int(name)) == name]
-    return np.array(numbers, dtype=np.int64) if len(numbers) == len(names) else np.array(names)
-
-
-def predictions_tables(
-    probabilities: np.ndarray,
-    classes: Sequence[str],
-    ids: Sequence[str] | None,
-    title: str | None,
-    threshold: Threshold | None,
-    new: np.ndarray | None = None,
-    rows: int | None = 1 << 16,
-) -> Iterator[pd.DataFrame]:
-    """A row per node: id, most likely class and its probability, whether it is flagged, whether it is new, and all probabilities.
-
-    ``probabilities``: [n, C]; ``new``: [n], bool, of a release that was extended. ``rows``: of a table; None: all are in one.
-    """
-    taken = title in ("class", "probability", "flagged", "new")
-    first = 0
-    for table in tables_with_ids(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title, rows):
-        part = slice(first, first + len(table))
-        table.insert(1, "class", [classes[k] for k in probabilities[part].argmax(axis=1)])
-        table.insert(2, "probability", probabilities[part].max(axis=1))
-        if threshold is not None:
-            table.insert(3, "flagged", threshold.flags(probabilities[part]))
-        if new is not None:
-            table.insert(3, "new", new[part])
-        first += len(table)
-        yield table
-
-
-def tables_with_ids(
-    values: np.ndarray, columns: Sequence[str], ids: Sequence[str] | None, title: str | None, rows: int | None = 1 << 16
-) -> Iterator[pd.DataFrame]:
-    """The values, [n, d], with the ids before them under their title; ``node`` if they have none, or another column has it.
-
-    ``rows``: of a table; None: all are in one.
-    """
-    import pandas as pd
-
-    own = title is not None and ids is not None and title not in columns
-    size = rows or len(values)
-    for first in range(0, max(1, len(values)), max(1, size)):
-        part = slice(first, min(first + size, len(values)))
-        table = pd.DataFrame(values[part], columns=list(columns))
-        names = list(ids[part]) if ids is not None else range(part.start, part.stop)
-        table.insert(0, title if own else "node", names)
-        yield table
 
 
 def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:

@@ -53,8 +53,6 @@ COMBINED = 60_000
 """The combination is fitted on so many labelled rows at most."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
-JUDGED = 2_000
-"""So many labelled nodes of another graph tell whether the prior has learned from them."""
 RIDGE, RIDGE_BY_PARTS = 1e-3, 1e-4
 """Penalty of the combination: of all scores at once, and learner by learner."""
 ROWS_PER_WEIGHT = 50
@@ -102,14 +100,12 @@ class ClassPrior:
         learners: by name, in the order of their scores; none for a table without columns, where classes have their shares.
         combination: of the scores of all learners.
         known: the labelled rows.
-        right: the share of the labelled rows whose class the prior names, out of fold.
     """
 
     rows: PublicRows
     learners: Mapping[str, Learner]
     combination: SoftmaxRegression
     known: KnownRows
-    right: float
 
     def probabilities(self, features: Table) -> np.ndarray:
         """Of the nodes of any graph; those that the prior was fitted on get what it said without them. [n, d] -> [n, C]"""
@@ -124,24 +120,6 @@ class ClassPrior:
             found[part] = self.combination(np.hstack([np.empty((len(part), 0)), *scores]))
         return found
 
-    def learned_from(self, graph: Graph) -> float | None:
-        """The share of labelled nodes that it is right about, if that is suspiciously large; None otherwise.
-
-        It knows a row again only if no feature has changed. People whose features have changed since look new, and the learners
-        still know their labels.
-        """
-        if graph.split is None or graph.labels is None:
-            return None
-        labels = np.array(graph.labels)
-        rows = np.concatenate([graph.split.train, graph.split.val])
-        rows = rows[labels[rows] >= 0][:JUDGED]
-        rows = np.delete(rows, known_rows(self.known.digests, graph.features[rows])[0])
-        if len(rows) == 0:
-            return None
-        found = self.probabilities(graph.features[rows]).argmax(axis=1) == labels[rows]
-        spread = np.sqrt(max(self.right * (1 - self.right), 1e-4) / len(rows))
-        return float(found.mean()) if found.mean() > self.right + IN_SAMPLE * spread else None
-
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
         return {
@@ -151,7 +129,6 @@ class ClassPrior:
             "prior.combination.spread": self.combination.spread,
             "prior.known.digests": self.known.digests,
             "prior.known.probabilities": self.known.probabilities,
-            "prior.right": np.array(self.right),
             **{
                 f"prior.{word}.{name}": array
                 for word, learner in self.learners.items()
@@ -162,7 +139,7 @@ class ClassPrior:
     @staticmethod
     def is_in(arrays: Mapping[str, np.ndarray]) -> bool:
         """Whether a saved model holds a prior."""
-        return "prior.right" in arrays
+        return "prior.combination.weights" in arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassPrior:
@@ -177,7 +154,6 @@ class ClassPrior:
             {word: kind.from_arrays(parts[word]) for word, kind in LEARNERS.items() if word in parts},
             SoftmaxRegression(**parts["combination"]),
             KnownRows(**parts["known"]),
-            float(arrays["prior.right"]),
         )
 
 
@@ -301,7 +277,7 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     combination = _combined(parts, y, C, weight)
     out_of_fold = combination(np.hstack([np.empty((len(y), 0)), *parts]))
     known = KnownRows.of(row_digests(graph.features)[labelled], out_of_fold)
-    prior = ClassPrior(rows, learners, combination, known, float((out_of_fold.argmax(axis=1) == y).mean()))
+    prior = ClassPrior(rows, learners, combination, known)
     others = np.setdiff1d(np.arange(n), labelled)
     probabilities = np.empty((n, C))
     probabilities[labelled], probabilities[others] = out_of_fold, prior._probabilities(graph.features, others)
