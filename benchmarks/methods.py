@@ -1,8 +1,8 @@
 """All methods once on one data set at one epsilon: accuracy, epsilon spent and CPU seconds (``make bench-methods``).
 
-Methods run in separate processes, two at a time, with one thread each. Methods without privacy have an infinite epsilon. With
-``--settings FILE`` the settings that a hyper-parameter search found are used, else the defaults. The figures of one fit are no
-measure of quality: one split, one draw of the noise. Cora needs its file: set CARIBOU_DATA, or it is downloaded.
+Methods run in separate processes, two at a time, with one thread each, at their default settings. Methods without privacy have an
+infinite epsilon. The figures of one fit are no measure of quality: one split, one draw of the noise. Cora needs its file: set
+CARIBOU_DATA, or it is downloaded.
 
     python benchmarks/methods.py --dataset cora --epsilon 4
 """
@@ -22,11 +22,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from caribou.experiments.hyperparameters import tuned_settings
 from caribou.methods import METHODS
 
 
-def measured(name: str, *, dataset: str, epsilon: float, seed: int, settings: Path | None) -> dict[str, Any]:
+def measured(name: str, *, dataset: str, epsilon: float, seed: int) -> dict[str, Any]:
     """One fit of one method, in this process."""
     import caribou as cb
     from caribou.errors import CaribouError
@@ -34,9 +33,8 @@ def measured(name: str, *, dataset: str, epsilon: float, seed: int, settings: Pa
 
     info = METHODS[name]
     budget = cb.Budget(epsilon if info.private else float("inf"), None, info.unit)
-    options = {} if settings is None else dict(tuned_settings(name, dataset, budget.epsilon, settings).settings)
     graph = cb.datasets.load(dataset, seed=seed)
-    model = cb.Model(name, budget, seed=seed, **options)
+    model = cb.Model(name, budget, seed=seed)
     start = time.process_time()
     try:
         model.fit(graph)
@@ -71,7 +69,6 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--settings", type=Path, help="a file of searched settings")
     parser.add_argument("--out", type=Path, default=Path("bench-output"))
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # read by the new processes
@@ -80,7 +77,6 @@ def main() -> None:
         dataset=arguments.dataset,
         epsilon=arguments.epsilon,
         seed=arguments.seed,
-        settings=arguments.settings,
     )
     start = time.perf_counter()
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as pool:

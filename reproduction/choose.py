@@ -13,7 +13,7 @@ import typer
 
 from caribou.cli.options import DataDir, Unit
 from caribou.errors import InputError
-from caribou.experiments.hyperparameters import TunedSettings, read_settings, write_settings
+from reproduction.tuned import TunedSettings, read_settings, write_settings
 
 if TYPE_CHECKING:
     from caribou.tuning import Space
@@ -59,7 +59,7 @@ def choose(
     ] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Search hyper-parameters on public data, and store the best settings for caribou train --settings.
+    """Search hyper-parameters on public data, and store the best settings for experiments.
 
     A trial fits one setting of the search space with one seed and scores it on validation nodes that the fit did not see. Labels
     of test nodes are removed first. The data must be public: the search is not accounted for. On your own graph use caribou tune.

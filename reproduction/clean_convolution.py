@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 from caribou.datasets import load, published_delta
-from caribou.experiments.hyperparameters import tuned_settings
 from caribou.graph import Graph
 from caribou.layers import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise_source import NoiseSource
@@ -30,9 +29,9 @@ from caribou.methods.evidence import Roles
 from caribou.models.encoder import kept_encoders
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
+from reproduction import authors
 
 RESULT = Path(__file__).resolve().parent / "results" / "clean-convolution.csv"
-SETTINGS = Path(__file__).resolve().parent / "experiments" / "authors-mean.toml"
 GRAPHS = ("cora", "pubmed", "photo:connected", "computers:connected", "berkeley13")
 EPSILONS = (1, 2, 4, 8, 16, 32)
 SEEDS = (0, 1, 2)
@@ -65,7 +64,7 @@ def measure(name: str, epsilons: Sequence[float] = EPSILONS, seeds: Sequence[int
         split, labels = graph.for_learning(public=True)
         with kept_encoders():
             for epsilon in epsilons:
-                method = Caribou(**tuned_settings("caribou-edp", name, epsilon, SETTINGS).settings)
+                method = Caribou(**authors.settings("authors-mean")["caribou-edp", name, epsilon])
                 budget = Budget(epsilon, published_delta(name))
                 both = fit_both(method, graph, budget, streams, noise=1000 * seed + round(epsilon))
                 right = (np.mean(one.probabilities[split.test].argmax(axis=1) == labels[split.test]) for one in both)

@@ -13,7 +13,7 @@ import typer
 
 from caribou._validate import integer
 from caribou.cli.options import DataDir
-from caribou.cli.run import EXIT_CELLS_FAILED, measure_missing, require_settings
+from caribou.cli.run import EXIT_CELLS_FAILED, measure_missing
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ def _run_missing(
     data_dir: Path | None,
 ) -> int:
     """Measure what has no record yet; says before how much that is."""
-    from caribou.experiments.durations import Duration, expected
     from caribou.experiments.records import read
     from caribou.experiments.runner import pending
+    from reproduction.durations import Duration, expected
 
     todo = {name: pending(some, results, name) for name, some in cells.items()}
     missing = sum(map(len, todo.values()))
@@ -150,8 +150,6 @@ def _run_missing(
     ]
     time = Duration(sum(t.seconds for t in times), sum(t.known for t in times), missing)
     typer.echo(f"{item.name}: {missing} of {total} cells are missing; {time.words(jobs)}, {jobs} at a time")
-    for name, some in todo.items():
-        require_settings(known[name], some)
     return sum(
         measure_missing(known[name], cells[name], results, jobs=jobs, data_dir=data_dir)
         for name, some in todo.items()
@@ -171,7 +169,7 @@ def _show(
     """Print the tables beside the paper's figures, and write page, CSV and pictures."""
     from caribou.experiments.records import read
     from caribou.experiments.report.blocks import Table
-    from caribou.experiments.report.page import add_report, section
+    from caribou.experiments.report.page import section, write_report
 
     read_files = {name: read(results, name) for name in cells}
     records = {name: found for name, (found, _) in read_files.items()}
@@ -180,7 +178,8 @@ def _show(
     for block in part.blocks:
         if isinstance(block, Table):
             _print(block)
-    written = add_report(folder, [part], problems, scale, paper.module("items").INTRODUCTION)
+    introduction = paper.module("items").INTRODUCTION
+    written = write_report(folder, [part], problems, scale, introduction, beside_others=True)
     typer.echo(_summary(part, results))
     for problem in problems:
         typer.echo(f"warning: skipped {problem}", err=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.experiments.report.summary import MIN_SEEDS, expanded, value_of
+from caribou.experiments.report.summary import MIN_SEEDS, value_of
 from reproduction import paper
-from reproduction.rows import AUTHORS, VALIDATED, row_label
+from reproduction.rows import AUTHORS, VALIDATED, expanded, row_label
 
 Records = Sequence[Record]
 DEGREES = (3, 5, 10, 15, 20, 50, 100)

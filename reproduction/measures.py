@@ -1,4 +1,4 @@
-"""What the paper's evaluation measures beside fits and attacks: the noise of depth, and downstream tasks on what was released."""
+"""What the paper's evaluation measures beside fits and attacks: sweeps, the noise of depth, downstream tasks on a release."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from caribou.errors import InputError
+from caribou.errors import CaribouError, InputError
 from caribou.experiments.measures import (
     Cell,
     Measure,
@@ -30,7 +30,38 @@ GCN = "gcn"
 """No method of the library: the model that LinkTeller was published for."""
 
 
-def release_and_use(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
+def sweep_and_score(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> dict[str, Any]:
+    """Fit a method once per settings of ``sweep``: lists of accuracies on test and validation nodes, in its order.
+
+    One record for many small fits that share data, split and encoder. Each has noise of its own. Settings that the method refuses
+    have no accuracy; ``refusals`` says why.
+    """
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.model.estimator import Model, accuracy
+    from caribou.models.encoder import kept_encoders
+    from caribou.privacy.certificate import json_number
+
+    graph = graph_of(cell, data_dir, folder)
+    name, budget, seed = str(cell["method"]), budget_of(cell), int(cell["seed"])
+    found: dict[str, list[Any]] = {"test_accuracies": [], "val_accuracies": [], "refusals": []}
+    cost = Meter()
+    with kept_encoders():
+        for settings in cell["sweep"]:
+            one = {**{key: value for key, value in cell.items() if key != "sweep"}, "swept": settings}
+            try:
+                model = Model(name, budget, seed=seed, **{**settings_of(cell), **settings})
+                probabilities = model.fit(graph, noise=NoiseSource.seeded(noise_seed(one))).predict_proba()
+            except CaribouError as refusal:
+                found["refusals"].append(str(refusal))
+                scores: tuple[Any, ...] = (None, None)
+            else:
+                scores = tuple(json_number(accuracy(probabilities, graph, part)) for part in ("test", "val"))
+            found["test_accuracies"].append(scores[0])
+            found["val_accuracies"].append(scores[1])
+    return {**found, "refusals": sorted(set(found["refusals"])), **cost.read()}
+
+
+def release_and_use(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> dict[str, Any]:
     """Release, then do a downstream ``task``: "links" (AUC and average precision of hidden pairs) or "graphs" (test accuracy).
 
     The figure of the cell is that of the rows that stand for the method, with cosines or a linear head; ``by_rows`` has all.
@@ -38,10 +69,10 @@ def release_and_use(cell: Cell, data_dir: Path | None, settings_file: Path | Non
     task = str(cell.get("task"))
     if task not in TASKS:
         raise InputError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
-    return TASKS[task](cell, data_dir, settings_file)
+    return TASKS[task](cell, data_dir, folder)
 
 
-def _links(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
+def _links(cell: Cell, data_dir: Path | None, folder: Path) -> dict[str, Any]:
     """Hide edges, release what is left, score the hidden pairs."""
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods import fit
@@ -51,8 +82,8 @@ def _links(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dic
     from reproduction.tasks import link_figures, rows_by_name
 
     streams = Streams(int(cell["seed"]))
-    hidden = hide_edges(graph_of(cell, data_dir, settings_file), streams)
-    cost, method = Meter(), _method_of(cell, settings_file)
+    hidden = hide_edges(graph_of(cell, data_dir, folder), streams)
+    cost, method = Meter(), _method_of(cell)
     fitted = fit(method, hidden.graph, budget_of(cell), streams, NoiseSource.seeded(noise_seed(cell)))
     rows = rows_by_name(fitted.released, fitted.weights, hidden.graph)
     figures = {name: link_figures(values, hidden.pairs, hidden.labels) for name, values in rows.items()}
@@ -60,7 +91,7 @@ def _links(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dic
     return {**measured, **_terms(method, fitted), **cost.read()}
 
 
-def _graphs(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
+def _graphs(cell: Cell, data_dir: Path | None, folder: Path) -> dict[str, Any]:
     """Classify graphs of the collection ``dataset``; with ``one -> other``, graphs of the other, by a release of its own."""
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods import fit, predict_graph
@@ -73,7 +104,7 @@ def _graphs(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> di
     first = load_collection(name, seed=streams.seed)
     train = tasks.training_graphs(first, streams)
     first = first if arrow else first.with_training_graphs(train)
-    cost, method, budget = Meter(), _method_of(cell, settings_file), budget_of(cell)
+    cost, method, budget = Meter(), _method_of(cell), budget_of(cell)
     fitted = fit(method, first.graph, budget, streams, noise.stream("first"))
     rows = tasks.rows_by_name(fitted.released, fitted.weights, first.graph)
     if arrow:
@@ -89,13 +120,13 @@ def _graphs(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> di
     return {**measured, **_terms(method, fitted), **cost.read()}
 
 
-def _method_of(cell: Cell, settings_file: Path | None) -> Any:
+def _method_of(cell: Cell) -> Any:
     from caribou.methods import method_info
     from caribou.models.encoder import HIDDEN
 
     info = method_info(str(cell["method"]))
     info.check(str(cell["method"]), budget_of(cell))
-    settings = settings_of(cell, settings_file)
+    settings = settings_of(cell)
     # its rows are the embeddings of an MLP
     return info.create(**({"hidden": HIDDEN, **settings} if cell["method"] == "mlp" else settings))
 
@@ -107,7 +138,7 @@ def _terms(method: Any, fitted: Any) -> dict[str, Any]:
     return {"epsilon_spent": json_number(fitted.certificate.epsilon_spent), "settings": dict(method.settings())}
 
 
-def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path | None = None) -> dict[str, Any]:
+def noise_of_depth(cell: Cell, data_dir: Path | None = None, folder: Path = Path()) -> dict[str, Any]:
     """The noise that K hops need: exact and Renyi accounting of the convergent bound, and linear composition."""
     from dataclasses import asdict
 
@@ -129,10 +160,10 @@ def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path
     return {**asdict(plan_rows(budget, sensitivity, [int(cell["hops"])])[0]), **cost.read()}
 
 
-def attack_as_published(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
+def attack_as_published(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> dict[str, Any]:
     """Attack a method; in place of a method ``gcn``: LinkTeller as published, on a plain GCN without privacy."""
     if cell["method"] != GCN:
-        return attack_and_score(cell, data_dir, settings_file)
+        return attack_and_score(cell, data_dir, folder)
     from caribou.audit.linkteller import LinkTeller
     from caribou.randomness import Streams
     from reproduction.gcn import SETTINGS, PlainGcn
@@ -140,7 +171,7 @@ def attack_as_published(cell: Cell, data_dir: Path | None, settings_file: Path |
     attack = attack_of(cell)
     if not isinstance(attack, LinkTeller):
         raise InputError(f"attack must be linkteller for {GCN}, got {cell['attack']!r}")
-    graph, cost, streams = graph_of(cell, data_dir, settings_file), Meter(), Streams(int(cell["seed"]))
+    graph, cost, streams = graph_of(cell, data_dir, folder), Meter(), Streams(int(cell["seed"]))
     box = PlainGcn.fit(graph, streams)
     result = black_box_attacked(replace(attack, entries="all"), box, streams)
     return {**result.to_json(), "settings": dict(SETTINGS), **cost.read()}
@@ -164,5 +195,10 @@ def black_box_attacked(attack: LinkTeller, box: PlainGcn, streams: Streams) -> A
 
 TASKS: Mapping[str, Measure] = {"links": _links, "graphs": _graphs}
 """What is done with a release, by the ``task`` of a cell."""
-KINDS: Mapping[str, Measure] = {"audit": attack_as_published, "noise": noise_of_depth, "downstream": release_and_use}
+KINDS: Mapping[str, Measure] = {
+    "sweep": sweep_and_score,
+    "audit": attack_as_published,
+    "noise": noise_of_depth,
+    "downstream": release_and_use,
+}
 """By the ``kind`` of an experiment."""

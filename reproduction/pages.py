@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from caribou.experiments.durations import expected
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import Record, read_all
 from caribou.experiments.report.blocks import NOT_RUN, Entry, Table
@@ -20,10 +19,11 @@ from reproduction import clean_convolution, completeness, paper
 from reproduction.attacks import audit_tables
 from reproduction.comparison import Scores, Wins, rivals, scores_of, strongest, wins, without_graph
 from reproduction.downstream import downstream_blocks
+from reproduction.durations import expected
 from reproduction.field import FIELD_PAGE, field_page
 from reproduction.items import ITEMS
+from reproduction.panels import FEATURES, OURS, PAPERS, RUN_HERE, real_panels
 from reproduction.rows import AUTHORS, DAGGER, DAGGER_NOTE, VALIDATED, dataset_title
-from reproduction.story import FEATURES, OURS, PAPERS, RUN_HERE, real_panels
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "reproduction" / "attacks.md", ROOT / "reproduction" / "README.md"

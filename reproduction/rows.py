@@ -193,3 +193,23 @@ def datasets_note(datasets: Sequence[str]) -> str:
     if any(name.partition(":")[0] in CHAINS and ":" in name for name in datasets):
         words.append("The paper has 3 chains per class (Chain-X: 5), of 8, 10, 15 and 15 nodes.")
     return " ".join(words)
+
+
+def expanded(records: Iterable[Record]) -> list[Record]:
+    """Records of single settings: one that holds a ``sweep`` of several becomes one per setting that has an accuracy."""
+    found = []
+    for record in records:
+        if "sweep" not in record.cell:
+            found.append(record)
+            continue
+        plain = {name: value for name, value in record.cell.items() if name != "sweep"}
+        tested, validated = record.measures["test_accuracies"], record.measures["val_accuracies"]
+        for settings, test, validation in zip(record.cell["sweep"], tested, validated, strict=True):
+            if test is None:  # the method refused these settings
+                continue
+            cell = {**plain, "settings": {**plain.get("settings", {}), **settings}}
+            # time and memory are those of the whole sweep
+            whole = {**record.measures.get("settings", {}), **cell["settings"]}
+            measures = {"test_accuracy": test, "val_accuracy": validation, "settings": whole}
+            found.append(replace(record, cell=cell, measures=measures))
+    return found

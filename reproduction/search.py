@@ -9,6 +9,7 @@ Nothing here is private and nothing is accounted for: on your own graph use `car
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -23,7 +24,7 @@ import numpy as np
 from caribou import __version__
 from caribou.errors import CaribouError, InputError
 from caribou.experiments import journal
-from caribou.experiments.hyperparameters import TunedSettings, read_toml
+from caribou.experiments.grid import read_toml
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import fit, method_info
@@ -32,6 +33,7 @@ from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import json_number
 from caribou.randomness import Streams
 from caribou.tuning import Space, combinations
+from reproduction.tuned import TunedSettings
 
 SETTINGS = "settings"
 """The one key of a space that lists its settings."""
@@ -212,33 +214,18 @@ def complete_trials(study: Study, space: Space, done: Iterable[Trial]) -> list[T
 def read_trials(file: str | os.PathLike[str]) -> list[Trial]:
     """All trials of a journal, archived and live; none if there is none.
 
-    ``file``: the live one, ``<data set>.jsonl``. A last line that was cut off (a killed search) is left out.
+    ``file``: the live one, ``<data set>.jsonl``. A line that a killed search cut off is left out: its trial is run again.
     """
-    try:
-        lines = journal.read_lines(file)[:-1]
-    except OSError as error:
-        raise InputError(f"trials must be a file that can be read, got {os.fspath(file)}: {error.strerror}") from error
-    archive = journal.archive_of(file)
-    archived = [_trial(entry, f"{archive}, row {n}") for n, entry in enumerate(journal.read_archive(archive), start=1)]
-    return archived + [_trial(line, f"{os.fspath(file)}, line {n}") for n, line in enumerate(lines, start=1)]
-
-
-def _trial(entry: bytes | Mapping[str, Any], where: str) -> Trial:
-    try:
-        record = json.loads(entry) if isinstance(entry, bytes) else dict(entry)
-        return Trial(**(record | {"epsilon": float(record["epsilon"])}))
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"a trial must be one JSON object with the fields of Trial, got {where}: {error}") from error
+    entries = journal.read_archive(journal.archive_of(file))
+    for line in journal.read_lines(file):
+        with contextlib.suppress(json.JSONDecodeError):
+            entries.append(json.loads(line))
+    return [Trial(**(entry | {"epsilon": float(entry["epsilon"])})) for entry in entries]
 
 
 def append_trial(file: str | os.PathLike[str], trial: Trial) -> None:
-    """Add a trial; it is on the disk when this returns. What a killed search left of a last line is cut off first."""
-    try:
-        journal.append_line(file, trial.to_json(), cut_rest=True)
-    except OSError as error:
-        raise InputError(
-            f"trials must be a file that can be written, got {os.fspath(file)}: {error.strerror}"
-        ) from error
+    """Add a trial; it is on the disk when this returns."""
+    journal.append_line(file, trial.to_json())
 
 
 # -- best settings -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from reproduction.pages import ROOT
-from reproduction.story import FEATURES, OURS, PAPERS, RUN_HERE, real_panels
+from reproduction.panels import FEATURES, OURS, PAPERS, RUN_HERE, real_panels
 from sample_runs import FRAUD, SIMULATION
 from svg import label_ends, save, use_style
 

@@ -1,9 +1,7 @@
-"""What a page says, as plain text by its sections, and what it unpacks: for tests of words."""
+"""What a page says, as plain text by its sections: for tests of words."""
 
 from __future__ import annotations
 
-import base64
-import gzip
 from html.parser import HTMLParser
 
 AFTER = {"dt": ": ", "td": " | ", "th": " | "} | dict.fromkeys(
@@ -43,8 +41,3 @@ def said(page: str) -> dict[str, str]:
     reader.feed(page[page.index("<main") :])
     lines = {name: "".join(parts).replace(" | \n", "\n").splitlines() for name, parts in reader.parts.items()}
     return {name: "\n".join(line.strip() for line in found if line.strip()) for name, found in lines.items()}
-
-
-def unpacked(text: str) -> str:
-    """The inverse of `caribou.pages.pictures.packed`, as ``pictures.js`` does it."""
-    return gzip.decompress(base64.b64decode(text)).decode()

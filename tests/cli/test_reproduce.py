@@ -45,8 +45,7 @@ def invented(monkeypatch: pytest.MonkeyPatch, *, failing: str = "") -> list[dict
             failed = cell.get("method") == failing
             many = {name: [0.5] * len(cell.get("sweep", ())) for name in ("test_accuracies", "val_accuracies")}
             measures = many if "sweep" in cell else {"test_accuracy": 0.625, "cpu_seconds": 2.0}
-            record = Record(experiment, cell, FAILED, error="why") if failed else Record(experiment, cell, OK, measures)
-            yield runner.Step(record, ())
+            yield Record(experiment, cell, FAILED, error="why") if failed else Record(experiment, cell, OK, measures)
 
     monkeypatch.setattr(runner, "run_cells", measured)
     return asked

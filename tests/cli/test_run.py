@@ -86,7 +86,7 @@ def test_a_file_of_one_s_own_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_records_of_one_s_own_go_to_results_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(experiment, cells, **_):
-        return [runner.Step(Record(experiment, cell, OK, {"test_accuracy": 0.5}), ()) for cell in cells]
+        return [Record(experiment, cell, OK, {"test_accuracy": 0.5}) for cell in cells]
 
     monkeypatch.setattr(runner, "run_cells", measured)
     monkeypatch.chdir(tmp_path)
@@ -95,16 +95,3 @@ def test_records_of_one_s_own_go_to_results_here(tmp_path: Path, monkeypatch: py
     assert [r.cell["method"] for r in read("results", "mine")[0]] == ["mlp-dp"]
     assert "must have no records of mine yet, or give --resume" in failure("mine.toml")
     assert "0 cells measured, 0 failed, 1 were done before" in call("mine.toml", "--resume")
-
-
-def test_chosen_settings_are_those_beside_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("mine.toml").write_text(TABLE + "chosen = true\n")
-    assert "settings must be a file that can be read, got settings.toml" in failure("mine.toml")
-    assert not Path("results").exists(), "found before anything was measured"
-    entry = '[[tuned]]\nmethod = "mlp-dp"\ndataset = "csbm:nodes=80"\nepsilon = 8.0\nsettings = { clip = 0.125 }\n'
-    Path("settings.toml").write_text(entry + "validation_accuracy = 0.5\ntried = 1\n")
-    call("mine.toml")
-    ((record,), _) = read("results", "mine")
-    assert record.measures["settings"]["clip"] == 0.125
-    assert record.measures["searched"]

@@ -70,7 +70,7 @@ def test_tables_are_read_by_their_rules(folder: Path) -> None:
 
 def test_cells_find_files_beside_their_experiment(folder: Path, tmp_path: Path) -> None:
     for name in ("own.npz", "bank.toml"):
-        found = measure({**CELL, "dataset": name}, None, folder / "settings.toml")
+        found = measure({**CELL, "dataset": name}, None, folder)
         assert 0 <= found["test_accuracy"] <= 1
         assert found["epsilon_spent"] == pytest.approx(4, rel=1e-3)
         append(tmp_path / "results", Record("study", {**CELL, "dataset": name}, "ok", found))
@@ -78,7 +78,7 @@ def test_cells_find_files_beside_their_experiment(folder: Path, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report" / "study-table.csv").read_text().splitlines()[0] == "group,method,own.npz,bank.toml"
     with pytest.raises(DataError, match="file not found"):
-        graph_of(CELL, None, tmp_path / "settings.toml")
+        graph_of(CELL, None, tmp_path)
 
 
 def test_a_run_names_what_is_missing_before_it_measures(folder: Path, tmp_path: Path) -> None:

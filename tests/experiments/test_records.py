@@ -10,9 +10,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+from reproduction.pack import pack
 
 from caribou.errors import InputError
-from caribou.experiments.journal import pack
 from caribou.experiments.records import FAILED, OK, Record, append, latest, read, read_all, result_file
 
 

@@ -9,10 +9,10 @@ import pytest
 from reproduction.measures import GCN
 from reproduction.search import read_spaces
 from reproduction.search import settings_of as settings_in
+from reproduction.tuned import FILE, read_settings
 
 from caribou.audit.auditor import ATTACKS
 from caribou.experiments.grid import SCALES, available
-from caribou.experiments.hyperparameters import read_settings
 from caribou.experiments.measures import budget_of, settings_of
 from caribou.methods import METHODS
 
@@ -33,8 +33,7 @@ def test_ours_name_known_methods_at_every_scale(experiment) -> None:
                 METHODS[cell["method"]].check(cell["method"], budget_of(cell))
 
 
-def test_chosen_settings_are_used_and_own_ones_come_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(PAPER)
+def test_chosen_settings_are_used_and_own_ones_come_on_top() -> None:
     cell = {"method": "caribou-edp", "dataset": "cora", "epsilon": 4, "chosen": True}
     stored = settings_of(cell)
     assert stored, "the stored settings differ from the defaults here"
@@ -44,7 +43,7 @@ def test_chosen_settings_are_used_and_own_ones_come_on_top(monkeypatch: pytest.M
 
 
 def test_the_stored_entries_are_settings_of_their_methods() -> None:
-    entries = read_settings(PAPER / "experiments/settings.toml")
+    entries = read_settings(FILE)
     assert entries
     for entry in entries:
         info = METHODS[entry.method]
@@ -68,16 +67,3 @@ def test_every_method_has_a_declared_space_of_the_same_size_with_its_defaults() 
         created = [METHODS[name].create(**settings) for settings in listed]
         assert created[0] == METHODS[name].create(), name
         assert all(a != b for i, a in enumerate(created) for b in created[:i]), f"{name} has a setting twice"
-
-
-def test_the_page_shows_the_accuracies_of_the_file() -> None:
-    names = {"Cora": "cora", "Photo": "photo", "Berkeley13": "berkeley13"}
-    entries = {entry.key: entry for entry in read_settings(PAPER / "experiments" / "settings.toml")}
-    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
-    shown = [row for row in rows if len(row) == 6]
-    assert len(shown) == 7
-    for method, dataset, epsilon, _, default, tuned in shown:
-        entry = entries[method.strip("`"), names[dataset], float(epsilon)]
-        assert 100 * entry.default_accuracy == pytest.approx(float(default), abs=0.051)
-        assert 100 * entry.validation_accuracy == pytest.approx(float(tuned), abs=0.051)

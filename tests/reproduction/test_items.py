@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -19,7 +18,6 @@ from caribou.experiments.records import FAILED, OK, Record, append, read_all, re
 from caribou.experiments.report.blocks import Block, Figure, Table
 from caribou.experiments.report.page import Section, sections, write_report
 from caribou.experiments.report.summary import mean_of
-from page_support import unpacked
 from reproduction import paper
 
 PAPER = Path(__file__).parents[2] / "reproduction"
@@ -121,7 +119,7 @@ def page(parts: dict[str, Section], results: Path, tmp_path_factory: pytest.Temp
     _, problems = read_all(results)
     assert len(problems) == 2
     folder = tmp_path_factory.mktemp("report") / "out"
-    return write_report(folder, list(parts.values()), problems, "smoke", INTRODUCTION)
+    return write_report(folder, list(parts.values()), problems, "smoke", INTRODUCTION)[0]
 
 
 def test_numbers_on_the_page_are_those_of_the_records(page: Path, results: Path) -> None:
@@ -147,10 +145,9 @@ def test_every_item_has_a_section_with_a_table_and_a_picture(page: Path, parts: 
         assert Table in kinds or item.name == "motivation", item.name
         assert Figure in kinds or item.name in ("allocation", "downstream"), item.name
     figures = re.findall(r'<div class="figure" role="img" tabindex="0" aria-label="([^"]*)"', html)
-    pictures = json.loads(re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)[1])["pictures"]
-    assert len(figures) == len(pictures)
+    assert len(figures) == html.count("<svg")
     assert all(len(words) > 60 for words in figures)
-    identities = re.findall(r'\sid="([^"]+)"', html + "".join(map(unpacked, pictures.values())))
+    identities = re.findall(r'\sid="([^"]+)"', html)
     assert len(identities) == len(set(identities)), "figures must not share ids"
     assert "<small>(" not in html, "no number of seeds is repeated where all entries have it"
 
@@ -190,10 +187,6 @@ def test_what_is_missing_is_said_with_its_command(results: Path, parts: dict[str
     assert (parts["failure"].measured, parts["failure"].missing) == (3, 1)
     assert parts["failure"].commands == (f"caribou run failure --scale smoke --resume --out {results}",)
     assert parts["pu-2"].commands == ()
-    items = [item for item in ITEMS if item.name == "pu-1"]
-    part = sections({}, known(), "smoke", items, PAPER / "results")[0]
-    assert part.commands == ("caribou reproduce pu-1 --scale smoke",), "one command, where its records are by default"
-    assert not part.blocks
 
 
 @pytest.mark.parametrize("name", ["crv-k", "crv-h", "ov-n", "noise"])
@@ -228,7 +221,7 @@ def test_no_table_is_cut_off_at_1400_pixels(tmp_path: Path, look: Callable[[Path
     }
     tables = [item for item in ITEMS if item.name in ("pu-3", "ov-e", "aud", "table-1")]
     found = [part for part in sections(records, known(), "laptop", tables) if part.item in tables]
-    file = write_report(tmp_path / "report", found, [], "laptop", INTRODUCTION)
+    file = write_report(tmp_path / "report", found, [], "laptop", INTRODUCTION)[0]
     tab = look(file)
     tab.resize(1400)
     wide = (

@@ -1,47 +1,89 @@
-"""The stored records survive a trip through lines and back, and packing takes every journal of a folder."""
+"""Packing loses nothing, whatever JSON is in a journal; the stored records are read word by word."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
-from reproduction.pack import pack_folders
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reproduction.pack import pack, pack_folders, write_archive
 from reproduction.search import read_trials
 
-from caribou.experiments.journal import ARCHIVE, LINES, append_line, archive_of, pack, read_archive
+from caribou.errors import InputError
+from caribou.experiments.journal import ARCHIVE, LINES, append_line, archive_of, read_archive
 from caribou.experiments.records import read_all
 
 PAPER = Path(__file__).parents[2] / "reproduction"
-STORED = sorted([*PAPER.glob(f"results/*{ARCHIVE}"), *PAPER.glob(f"experiments/trials/*{ARCHIVE}")])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=5)
 
 
-@pytest.mark.parametrize("archive", STORED, ids=lambda path: path.stem)
-def test_stored_records_come_back_word_by_word(archive: Path, tmp_path: Path) -> None:
-    lines = [json.dumps(entry) for entry in read_archive(archive)]
-    assert lines
-    file = tmp_path / f"{archive.stem}{LINES}"
-    file.write_text("\n".join([*lines, ""]))
-    assert pack(file) == len(lines)
-    assert [json.dumps(entry) for entry in read_archive(archive_of(file))] == lines
-    assert not file.exists()
+@settings(max_examples=40)
+@given(st.lists(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), max_size=5))
+def test_what_comes_out_of_an_archive_is_what_went_in(objects: list[dict[str, Any]]) -> None:
+    def exactly(entry: object) -> str:  # 1, 1.0 and True are equal and not the same
+        return json.dumps(entry, sort_keys=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "a.parquet"
+        write_archive(file, objects)
+        assert list(map(exactly, read_archive(file))) == list(map(exactly, objects))
 
 
-def test_stored_records_can_all_be_read() -> None:
+def test_stored_records_can_all_be_read_and_come_back_word_by_word(tmp_path: Path) -> None:
     records, problems = read_all(PAPER / "results")
     assert not problems
     assert sum(len(found) for found in records.values()) >= 6_000
-    trials = [
-        trial for file in STORED if file.parent.name == "trials" for trial in read_trials(file.with_suffix(LINES))
-    ]
-    assert len(trials) >= 784
+    stored = sorted(PAPER.glob(f"experiments/trials/*{ARCHIVE}"))
+    assert sum(len(read_trials(file.with_suffix(LINES))) for file in stored) >= 784
+    entries = read_archive(stored[0])
+    write_archive(tmp_path / "again.parquet", entries)
+    assert (tmp_path / "again.parquet").read_bytes() == stored[0].read_bytes()
 
 
-def test_every_journal_of_a_folder_is_packed(tmp_path: Path) -> None:
-    for name in ("b", "a"):
-        append_line(tmp_path / f"{name}{LINES}", '{"x": 1}')
-    assert [Path(words.partition(":")[0]).name for words in pack_folders([tmp_path])] == ["a.parquet", "b.parquet"]
-    script = [sys.executable, str(PAPER / "pack.py"), str(tmp_path)]
-    assert subprocess.run(script, capture_output=True, text=True, check=True).stdout == "nothing to pack\n"
+def test_packing_twice_adds_nothing_and_anybody_can_read_it(tmp_path: Path) -> None:
+    file = tmp_path / f"table{LINES}"
+    entries = [{"seed": k, "accuracy": 0.1 + k / 3, "settings": {"hidden": [k]}} for k in range(50)]
+    for entry in entries[:40]:
+        append_line(file, json.dumps(entry))
+    assert [Path(words.partition(":")[0]).name for words in pack_folders([tmp_path])] == ["table.parquet"]
+    for entry in entries[
+        30:
+    ]:  # ten of them are there: killed after the archive was written, before the lines were removed
+        append_line(file, json.dumps(entry))
+    assert pack(file) == 50
+    assert os.listdir(tmp_path) == ["table.parquet"]
+    assert read_archive(archive_of(file)) == entries
+    assert list(pd.read_parquet(archive_of(file))["seed"].map(json.loads)) == list(range(50))
+    assert pack_folders([tmp_path]) == []
+
+
+@pytest.mark.parametrize("line", [b"[1]", b'{"a": ', b'{"a": 1} x', b"\xff"])
+def test_what_is_no_object_stops_it_and_everything_stays(line: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "table.jsonl"
+    write_archive(archive_of(file), [{"a": 1}])
+    file.write_bytes(b'{"a": 2}\n' + line + b"\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(InputError, match=r"a line must be a JSON object to be packed, got .*table.jsonl, line 2"):
+        pack(file)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_files_that_are_no_archives(tmp_path: Path) -> None:
+    other = tmp_path / "nodes.parquet"
+    pd.DataFrame({"id": [1, 2]}).to_parquet(other)
+    with pytest.raises(InputError, match="another kind of Parquet file"):
+        read_archive(other)
+    other.write_bytes(other.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"archives that can be read, got .*nodes.parquet"):
+        read_archive(other)

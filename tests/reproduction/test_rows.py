@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from caribou.experiments.records import OK, Record
@@ -95,3 +97,14 @@ def test_data_sets_have_titles_and_notes() -> None:
     ):
         assert words in note
     assert rows.datasets_note(["cora", "chain-s"]) == ""
+
+
+def test_a_sweep_becomes_a_record_per_setting() -> None:
+    plain = fitted()
+    sweep = fitted(settings={"degree_floor": 2}, sweep=[{"hops": 1}, {"hops": 2}, {"hops": 0}])
+    measures = {"test_accuracies": [0.5, 0.6, None], "val_accuracies": [0.7, 0.8, None], "cpu_seconds": 9.0}
+    first, *found = rows.expanded([plain, replace(sweep, measures=measures)])
+    assert first is plain
+    assert [r.cell["settings"] for r in found] == [{"degree_floor": 2, "hops": 1}, {"degree_floor": 2, "hops": 2}]
+    assert [(r.measures["test_accuracy"], r.measures["val_accuracy"]) for r in found] == [(0.5, 0.7), (0.6, 0.8)]
+    assert not any("cpu_seconds" in r.measures or "sweep" in r.cell for r in found), "time is that of all of them"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -133,18 +132,6 @@ def test_a_stopped_search_goes_on_where_it_was(tmp_path: Path, monkeypatch: pyte
     other_version = [replace(t, version="0.0.0") for t in again]
     run_trials(STUDY, SPACE, halves, other_version)
     assert len(made) == 5 + 8  # figures of another version are not these
-
-
-def test_a_damaged_file_names_the_line(tmp_path: Path) -> None:
-    file = tmp_path / "x.jsonl"
-    assert read_trials(file) == []
-    good = Trial("mlp", "cora", math.inf, {"hidden": []}, 0, 0.7, 1.0)
-    append_trial(file, good)
-    assert read_trials(file) == [good]
-    for bad in ("{", '{"method": "mlp"}', "3"):
-        file.write_text(f"{good.to_json()}\n{bad}\n{good.to_json()}\n")
-        with pytest.raises(InputError, match="line 2"):
-            read_trials(file)
 
 
 # -- best settings ----------------------------------------------------------------------------------------------------

@@ -49,8 +49,6 @@ def report(
     from caribou.experiments.grid import available
     from caribou.experiments.records import read_all
     from caribou.experiments.report.page import sections, write_report
-    from caribou.experiments.report.scores import ACCURACY, metric_score
-    from caribou.experiments.report.story import general_story
     from caribou.experiments.report.summary import successes
     from caribou.experiments.reproduction import find, results_folder
     from caribou.metrics import metric_name
@@ -60,7 +58,7 @@ def report(
     if not any(records.values()):
         raise InputError(f"results must be a folder with records of caribou run, got {str(results)!r} with none")
     known: dict[str, Experiment] = {}
-    items, introduction, story = [], "", None
+    items, introduction = [], ""
     paper = find() if experiments is None else None
     if experiments is not None:
         known = {experiment.name: experiment for experiment in available(experiments)}
@@ -71,14 +69,9 @@ def report(
             known = {name: experiment for name, experiment in published.items() if name not in others}
             code = paper.module("items")
             items, introduction = [i for i in code.ITEMS if known.keys() & set(i.experiments)], code.INTRODUCTION
-            story = paper.module("story").story({name: records[name] for name in records if name in known})
     wanted = None if metric is None else metric_name(metric)
     parts = sections(records, known, scale, items, results, wanted)
-    if not items:
-        titles = {name: experiment.title for name, experiment in known.items()}
-        own = {name: successes(found) for name, found in records.items()}
-        story = general_story(own, ACCURACY if wanted is None else metric_score(wanted), titles)
-    page = write_report(out, parts, problems, scale, introduction, story)
+    page = write_report(out, parts, problems, scale, introduction)[0]
     measured = {name: len(successes(found)) for name, found in records.items()}
     names = {*known, *records}
     count = sum(bool(number) for number in measured.values())

@@ -12,14 +12,12 @@ import typer
 
 from caribou._validate import integer
 from caribou.cli.options import DataDir
+from caribou.cli.progress import about
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from caribou.experiments.grid import Experiment
     from caribou.experiments.records import Record
-    from caribou.experiments.runner import Running, Step
 
 EXIT_CELLS_FAILED = 4
 
@@ -77,7 +75,6 @@ def run(
         raise InputError(
             f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none with {wanted}"
         )
-    require_settings(experiment, cells)
     require_own_data(experiment, cells)
     if out is None:
         paper = find()
@@ -92,33 +89,19 @@ def run(
         raise typer.Exit(EXIT_CELLS_FAILED)
 
 
-def require_settings(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse cells whose ``chosen`` settings cannot be read, before anything is measured."""
-    from caribou.experiments.hyperparameters import read_settings
-
-    for chosen in dict.fromkeys(cell.get("chosen") for cell in cells):
-        if chosen:
-            read_settings(_settings_file(experiment, "settings" if chosen is True else str(chosen)))
-
-
 def require_own_data(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> None:
     """Refuse cells whose files are not there, before anything is measured, and say what an experiment on own data means."""
     from caribou.experiments.own_data import is_own, require_own
 
     own = [name for name in dict.fromkeys(cell.get("dataset") for cell in cells) if is_own(name)]
     for name in own:
-        require_own(str(name), _settings_file(experiment, "settings").parent)
+        require_own(str(name), experiment.folder)
     if own:
         typer.echo(
             f"note: {', '.join(map(str, own))}: an experiment charges no ledger and its noise can be repeated: records and "
             "reports of private data protect nobody and are for the curator alone",
             err=True,
         )
-
-
-def _settings_file(experiment: Experiment, name: str) -> Path:
-    """A file of settings in the folder of an experiment."""
-    return (experiment.file or Path(experiment.name)).with_name(f"{name}.toml")
 
 
 def measure_missing(
@@ -131,16 +114,15 @@ def measure_missing(
     _make(out)
     todo = pending(cells, out, experiment.name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the workers, too
-    failed = 0
-    settings = _settings_file(experiment, "settings")
-    with _Display(experiment, total=len(cells), todo=len(todo)) as display:
-        for step in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir, settings_file=settings):
-            if step.record is not None:
-                append(out, step.record)
-                failed += step.record.status == FAILED
-            display.show(step)
-    done = len(todo) - failed
-    typer.echo(f"{experiment.name}: {done} cells measured, {failed} failed, {len(cells) - len(todo)} were done before")
+    failed, began = 0, time.monotonic()
+    records = run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir, folder=experiment.folder)
+    for done, record in enumerate(records, start=1):
+        append(out, record)
+        failed += record.status == FAILED
+        left = about((time.monotonic() - began) / done * (len(todo) - done))
+        typer.echo(f"{done}/{len(todo)} {cell_words(record.cell)}: {outcome_words(record)}; {left} left", err=True)
+    before = len(cells) - len(todo)
+    typer.echo(f"{experiment.name}: {len(todo) - failed} cells measured, {failed} failed, {before} were done before")
     return failed
 
 
@@ -173,56 +155,6 @@ def _list(folder: Path | None) -> None:
         state = "which has none" if where.is_dir() else "which is no folder"
         raise InputError(f"file must be a folder with experiments (*.toml), got {str(where.absolute())!r}, {state}")
     Console().print(table)
-
-
-class _Display:
-    """A live table of what is running, with an estimate of the time left; one line per cell without a terminal."""
-
-    def __init__(self, experiment: Experiment, *, total: int, todo: int) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._title, self._total, self._todo = experiment.title, total, todo
-        self._done, self._last, self._started = 0, "", time.monotonic()
-        self._console = Console(stderr=True)
-        self._live = Live(console=self._console, transient=True, auto_refresh=False)
-
-    def __enter__(self) -> _Display:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
-
-    def show(self, step: Step) -> None:
-        if step.record is not None:
-            self._done += 1
-            self._last = f"{cell_words(step.record.cell)}: {outcome_words(step.record)}"
-        if self._console.is_terminal:
-            self._live.update(self._table(step.running), refresh=True)
-        elif step.record is not None:
-            typer.echo(f"{self._done}/{self._todo} {self._last}; {self._left()}", err=True)
-
-    def _left(self) -> str:
-        if not self._done:
-            return "time left: not known yet"
-        seconds = (time.monotonic() - self._started) / self._done * (self._todo - self._done)
-        return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
-
-    def _table(self, running: Sequence[Running]) -> RenderableType:
-        from rich.table import Table
-
-        before = self._total - self._todo
-        table = Table(title=f"{self._title}: {before + self._done} of {self._total} cells, {self._left()}", box=None)
-        table.add_column("running", overflow="fold")
-        table.add_column("seconds", justify="right")
-        for run in running:
-            table.add_row(cell_words(run.cell), f"{time.monotonic() - run.since:.0f}")
-        if self._last:
-            table.add_row(f"[dim]last: {self._last}[/dim]", "")
-        return table
 
 
 def outcome_words(record: Record) -> str:

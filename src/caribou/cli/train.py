@@ -83,13 +83,6 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
     ] = None,
-    settings_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--settings",
-            help="Use the settings that this file of searched settings has for method, data set and epsilon; --set comes on top.",
-        ),
-    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
     ] = None,
@@ -148,8 +141,7 @@ def train(
         typer.echo(f"note: epsilon is not used by {method}, which has no privacy", err=True)
         epsilon = None
     budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
-    stored = {} if settings_file is None else chosen_settings(method, graph.dataset, budget.epsilon, settings_file)
-    options = with_public_features(stored | parse_settings(settings or []), method, public_features)
+    options = with_public_features(parse_settings(settings or []), method, public_features)
     options |= chosen_metric(metric, budget)
     fits = integer(at_least=1, seeds=seeds)
     extra = None if publish_metrics is None else published_budget(publish_metrics, budget, fits)
@@ -410,15 +402,6 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             out[key] = value
     return out
-
-
-def chosen_settings(method: str, dataset: str | None, epsilon: float, file: Path) -> dict[str, Any]:
-    """The entry of the file for this fit; settings are chosen per data set, so there is none for a user's own graph."""
-    from caribou.experiments.hyperparameters import tuned_settings
-
-    if dataset is None:
-        raise InputError("settings must go with --dataset, got --graph")
-    return dict(tuned_settings(method, dataset, epsilon, file).settings)
 
 
 def with_public_features(settings: dict[str, Any], method: str, file: Path | None) -> dict[str, Any]:

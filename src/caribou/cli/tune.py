@@ -57,7 +57,7 @@ def tune(
     Example: caribou tune mlp-dp --dataset csbm:nodes=400 --epsilon 8 --trials 5 --out tuned
     """
     from caribou import tuning
-    from caribou.experiments.hyperparameters import read_toml
+    from caribou.experiments.grid import read_toml
     from caribou.methods import METHODS, resolve
     from caribou.metrics import metric_name
     from caribou.model.estimator import Model

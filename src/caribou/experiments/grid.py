@@ -9,14 +9,13 @@
     dataset = ["cora"]
     epsilon = [1, 4, "inf"]
     seeds = 3                       # 0, 1, 2
-    chosen = true                   # settings of settings.toml beside this file
     set.hops = [1, 2]               # settings of the method, each an axis
-    sweep.beta = [0.1, 1, 10]       # of kind "sweep": settings that one cell tries one after another, their product
 
     [scale.smoke]                   # replaces axes of every grid that has them
     dataset = ["chain-s"]
 
 A grid is the product of its axes. A plain value is an axis of one value. A scale may also drop grids (``grids = [0, 2]``).
+``grid`` may also name a function of the paper's evaluation that makes them (``"authors.depth_grids"``).
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from caribou.errors import InputError
-from caribou.experiments.hyperparameters import read_toml
+from caribou.experiments import reproduction
 from caribou.experiments.records import cell_key
 
 SCALES = ("smoke", "laptop", "full")
@@ -47,6 +47,11 @@ class Experiment:
     grids: tuple[Mapping[str, Any], ...]
     scales: Mapping[str, Mapping[str, Any]]
     file: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where its file is, and the files of a user's own graphs."""
+        return Path() if self.file is None else self.file.parent
 
     def cells(self, scale: str) -> list[dict[str, Any]]:
         """All cells at a scale, each once, in the order of the file."""
@@ -80,6 +85,9 @@ def _experiment(file: Path, document: Mapping[str, Any]) -> Experiment:
         if not isinstance(document.get(field), str):
             raise InputError(f"{field} must be text, got {document.get(field)!r}")
     grids = document.get("grid")
+    if isinstance(grids, str):
+        module, _, function = grids.partition(".")
+        grids = getattr(reproduction.require().module(module), function)()
     if not isinstance(grids, list) or not grids or not all(isinstance(grid, dict) for grid in grids):
         raise InputError(f"grid must be one or more [[grid]] tables, got {type(grids).__name__}")
     scales = document.get("scale", {})
@@ -172,3 +180,13 @@ def available(folder: str | os.PathLike[str]) -> list[Experiment]:
         if "kind" in read_toml(file, "experiment"):
             found.append(read_experiment(file))
     return found
+
+
+def read_toml(file: str | os.PathLike[str], name: str) -> dict[str, Any]:
+    """A TOML file, with errors that name it as ``name``."""
+    try:
+        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{name} must be a file that can be read, got {os.fspath(file)}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{name} must be TOML, got {os.fspath(file)}: {error}") from error

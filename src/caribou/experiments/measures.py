@@ -1,4 +1,4 @@
-"""What is measured in a cell, by kind. Each measure is a function of the cell, a folder of data sets and a file of settings.
+"""What is measured in a cell, by kind. Each measure is a function of the cell, a folder of data sets and that of the experiment.
 
 Data sets of experiments count as public and nothing is released, so the noise comes from a seed that is derived from the cell:
 a cell can be measured again, with the same result. (A certificate of such a fit is void, and says so.) Attacks derive their
@@ -14,40 +14,37 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from caribou.errors import CaribouError, InputError
+from caribou.errors import InputError
 from caribou.experiments import reproduction
 from caribou.experiments.records import cell_key
 from caribou.memory import peak_mb
 
 Cell = Mapping[str, Any]
-Measure = Callable[[Cell, Path | None, Path | None], dict[str, Any]]
+Measure = Callable[[Cell, Path | None, Path], dict[str, Any]]
 
 ATTACK_RUNS = {"lira": 128}
 """Runs of an attack in a cell that does not name its ``fits``; otherwise 1, because seeds are an axis."""
 
 
-def measure(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
-    """Measure one cell in this process.
-
-    ``settings_file``: what a hyper-parameter search found, for cells with ``chosen``; by default that of the paper's evaluation.
-    """
+def measure(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> dict[str, Any]:
+    """Measure one cell in this process. ``folder``: of the experiment, where files of the user are."""
     kind, known = str(cell.get("kind")), KINDS
     if (paper := reproduction.find()) is not None:
         known = {**known, **paper.module("measures").KINDS}
     if kind not in known:
         raise InputError(f"kind must be one of {', '.join(known)}, got {kind!r}")
-    return known[kind](cell, data_dir, settings_file)
+    return known[kind](cell, data_dir, folder)
 
 
-def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
+def fit_and_score(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> dict[str, Any]:
     """Fit a method; accuracies, metrics of the test nodes, epsilon spent, seconds and memory of the fit."""
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.metrics import METRICS
     from caribou.model.estimator import Model, accuracy, metrics_of
     from caribou.privacy.certificate import json_number
 
-    graph = graph_of(cell, data_dir, settings_file)
-    model = Model(str(cell["method"]), budget_of(cell), seed=int(cell["seed"]), **settings_of(cell, settings_file))
+    graph = graph_of(cell, data_dir, folder)
+    model = Model(str(cell["method"]), budget_of(cell), seed=int(cell["seed"]), **settings_of(cell))
     cost = Meter()
     model.fit(graph, noise=NoiseSource.seeded(noise_seed(cell)))
     spent = cost.read()
@@ -59,55 +56,24 @@ def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None 
         "test_metrics": {name: json_number(test.value(name)) for name in METRICS},
         "epsilon_spent": json_number(model.certificate.epsilon_spent),
         "settings": dict(model.settings),
-        "searched": cell.get("chosen") is True and _tuned(cell, settings_file).tried > 0,
+        "searched": cell.get("chosen") is True and _chosen(cell).tried > 0,
         **spent,
     }
 
 
-def sweep_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
-    """Fit a method once per settings of ``sweep``: lists of accuracies on test and validation nodes, in its order.
-
-    One record for many small fits that share data, split and encoder. Each has noise of its own. Settings that the method refuses
-    have no accuracy; ``refusals`` says why.
-    """
-    from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.model.estimator import Model, accuracy
-    from caribou.models.encoder import kept_encoders
-    from caribou.privacy.certificate import json_number
-
-    graph = graph_of(cell, data_dir, settings_file)
-    name, budget, seed = str(cell["method"]), budget_of(cell), int(cell["seed"])
-    found: dict[str, list[Any]] = {"test_accuracies": [], "val_accuracies": [], "refusals": []}
-    cost = Meter()
-    with kept_encoders():
-        for settings in cell["sweep"]:
-            one = {**{key: value for key, value in cell.items() if key != "sweep"}, "swept": settings}
-            try:
-                model = Model(name, budget, seed=seed, **{**settings_of(cell, settings_file), **settings})
-                probabilities = model.fit(graph, noise=NoiseSource.seeded(noise_seed(one))).predict_proba()
-            except CaribouError as refusal:
-                found["refusals"].append(str(refusal))
-                scores: tuple[Any, ...] = (None, None)
-            else:
-                scores = tuple(json_number(accuracy(probabilities, graph, part)) for part in ("test", "val"))
-            found["test_accuracies"].append(scores[0])
-            found["val_accuracies"].append(scores[1])
-    return {**found, "refusals": sorted(set(found["refusals"])), **cost.read()}
-
-
-def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
+def attack_and_score(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> dict[str, Any]:
     """Fit a method as often as the attack needs it and attack it: AUC, rates beside the allowed ones, how noise was handled.
 
     ``attack``: a name in `caribou.audit.auditor.ATTACKS` of one that measures. Fields of the cell with the names of its settings
     (``nodes``, ``query_modes``) are given to it; ``fits``: its runs.
     """
-    graph = graph_of(cell, data_dir, settings_file)
+    graph = graph_of(cell, data_dir, folder)
     cost = Meter()
-    result, settings = _attacked(cell, graph, settings_file)
+    result, settings = _attacked(cell, graph)
     return {**result.to_json(), "settings": settings, **cost.read()}
 
 
-def _attacked(cell: Cell, graph: Any, settings_file: Path | None) -> tuple[Any, dict[str, Any]]:
+def _attacked(cell: Cell, graph: Any) -> tuple[Any, dict[str, Any]]:
     """The result of the attack that a cell names, and the settings of the method."""
     from caribou.audit.attack import Terms
     from caribou.audit.audited_method import AuditedMethod
@@ -117,7 +83,7 @@ def _attacked(cell: Cell, graph: Any, settings_file: Path | None) -> tuple[Any, 
     name, budget = str(cell["method"]), budget_of(cell)
     info = method_info(name)
     info.check(name, budget)
-    method = info.create(**settings_of(cell, settings_file))
+    method = info.create(**settings_of(cell))
     runs = int(cell.get("fits", ATTACK_RUNS.get(attack.name, 1)))
     found = attack.run(AuditedMethod(name, method, budget, graph, seed), Terms(runs))
     return found.measured[attack.name], dict(method.settings())
@@ -137,7 +103,7 @@ def attack_of(cell: Cell) -> Any:
     return replace(attack, **{field.name: cell[field.name] for field in fields(attack) if field.name in cell})
 
 
-def graph_of(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> Any:
+def graph_of(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> Any:
     """The graph that a cell names, split by its seed. A file of the user lies where the settings do, beside the experiment."""
     from caribou.datasets import load
     from caribou.experiments.own_data import is_own, read_own
@@ -145,7 +111,6 @@ def graph_of(cell: Cell, data_dir: Path | None, settings_file: Path | None = Non
     name, seed = str(cell["dataset"]), int(cell["seed"])
     if not is_own(name):
         return load(name, data_dir=data_dir, seed=seed)
-    folder = Path() if settings_file is None else settings_file.parent
     return read_own(name, folder, seed=seed, unit=budget_of(cell).unit)
 
 
@@ -166,28 +131,14 @@ def budget_of(cell: Cell) -> Any:
     return Budget(math.inf if cell["epsilon"] == "inf" else cell["epsilon"], delta, unit)
 
 
-def settings_of(cell: Cell, settings_file: Path | None = None) -> dict[str, Any]:
-    """The settings of a cell: those of a file if it says `chosen`, then its own.
-
-    ``chosen`` = true: what the hyper-parameter search found. A word: those of the file of that name beside it, which must have an
-    entry for the cell.
-    """
+def settings_of(cell: Cell) -> dict[str, Any]:
+    """The settings of a cell: what the paper's evaluation chose for it, if it says so, then its own."""
     own = dict(cell.get("settings", {}))
-    if not cell.get("chosen"):
-        return own
-    return {**_tuned(cell, settings_file).settings, **own}
+    return {**_chosen(cell).settings, **own} if cell.get("chosen") else own
 
 
-def _tuned(cell: Cell, settings_file: Path | None) -> Any:
-    from caribou.datasets.public import CONNECTED
-    from caribou.experiments.hyperparameters import nearest_settings, tuned_settings
-
-    method, dataset, epsilon = str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon
-    if cell["chosen"] is True:
-        # searched on the whole benchmark: a few nodes without an edge more or less change no setting
-        return nearest_settings(method, dataset.removesuffix(f":{CONNECTED}"), epsilon, settings_file)
-    file = reproduction.require().settings if settings_file is None else settings_file
-    return tuned_settings(method, dataset, epsilon, file.with_name(f"{cell['chosen']}.toml"))
+def _chosen(cell: Cell) -> Any:
+    return reproduction.require().module("tuned").settings_of(cell, budget_of(cell).epsilon)
 
 
 def noise_seed(cell: Cell) -> int:
@@ -213,5 +164,5 @@ class Meter:
         }
 
 
-KINDS: Mapping[str, Measure] = {"train": fit_and_score, "sweep": sweep_and_score, "audit": attack_and_score}
+KINDS: Mapping[str, Measure] = {"train": fit_and_score, "audit": attack_and_score}
 """What any experiment can measure. The paper's evaluation adds kinds of its own (``reproduction/measures.py``)."""

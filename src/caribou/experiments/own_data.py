@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from caribou.errors import CaribouError, DataError, InputError
-from caribou.experiments.hyperparameters import read_toml
+from caribou.experiments.grid import read_toml
 from caribou.graph import Graph
 from caribou.privacy.budget import PrivacyUnit
 from caribou.tables.rules import ColumnRules

@@ -1,7 +1,8 @@
 """Cells in parallel: one process and one thread each, so that time and memory are a cell's own and a crash is one cell's.
 
-Processes are forked from a server that has imported the libraries, so starting one takes milliseconds. The parent alone writes
-records, when a cell is done. Public encoders are fitted once for all cells (`caribou.experiments.encoders`).
+Processes are forked from a server that has imported the libraries, so starting one takes milliseconds. (A pool would use a
+process again, whose peak memory is that of all its cells, and a killed process would break it.) The parent alone writes records,
+when a cell is done. Public encoders are fitted once for all cells (`caribou.experiments.worker`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,11 @@ import contextlib
 import multiprocessing
 import os
 import platform
-import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection, wait
@@ -31,22 +29,6 @@ from caribou.experiments.records import FAILED, OK, Record, cell_key, read
 Cell = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Running:
-    """A cell that is being measured, since when (monotonic seconds)."""
-
-    cell: Cell
-    since: float
-
-
-@dataclass(frozen=True)
-class Step:
-    """What has just happened: a record, or None while cells are running; and what is running now."""
-
-    record: Record | None
-    running: tuple[Running, ...]
-
-
 def pending(cells: Iterable[Cell], folder: Path, experiment: str) -> list[Cell]:
     """The cells without a successful record."""
     done = {record.key for record in read(folder, experiment)[0] if record.status == OK}
@@ -54,51 +36,37 @@ def pending(cells: Iterable[Cell], folder: Path, experiment: str) -> list[Cell]:
 
 
 def run_cells(
-    experiment: str,
-    cells: Sequence[Cell],
-    *,
-    jobs: int,
-    data_dir: Path | None,
-    settings_file: Path | None = None,
-    tick: float = 0.5,
-) -> Iterator[Step]:
-    """Measure all cells, ``jobs`` at a time; yields a step per finished cell, and one every ``tick`` seconds.
-
-    ``settings_file``: what the hyper-parameter search found, for cells with ``chosen``.
-    """
+    experiment: str, cells: Sequence[Cell], *, jobs: int, data_dir: Path | None, folder: Path = Path()
+) -> Iterator[Record]:
+    """Measure all cells, ``jobs`` at a time; yields a record per finished cell. ``folder``: of the experiment's own files."""
     if cells:
         require_training("an experiment")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["caribou.experiments.worker"])
     libraries, code = versions(), commit()
     waiting = list(reversed(cells))
-    active: dict[Connection, tuple[Any, Running]] = {}
-    encoders = Path(tempfile.mkdtemp(prefix="caribou-encoders-"))
-    try:
-        while waiting or active:
-            while waiting and len(active) < jobs:
-                cell = waiting.pop()
-                ours, theirs = context.Pipe(duplex=False)
-                arguments = (dict(cell), data_dir, encoders, settings_file, theirs)
-                process = context.Process(target=_measure, args=arguments, daemon=True)
-                process.start()
-                theirs.close()
-                active[ours] = (process, Running(cell, time.monotonic()))
-            ready = wait(list(active), timeout=tick)
-            for connection in ready:
-                process, run = active.pop(cast(Connection, connection))
-                outcome = _outcome(cast(Connection, connection), process)
-                now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                record = Record(experiment, dict(run.cell), *outcome, libraries, code, now)
-                yield Step(record, tuple(r for _, r in active.values()))
-            if not ready:
-                yield Step(None, tuple(r for _, r in active.values()))
-    finally:
-        for process, _ in active.values():
-            process.terminate()
-        for process, _ in active.values():
-            process.join(5)
-        shutil.rmtree(encoders, ignore_errors=True)
+    active: dict[Connection, tuple[Any, Cell]] = {}
+    with tempfile.TemporaryDirectory(prefix="caribou-fits-", ignore_cleanup_errors=True) as shared:
+        try:
+            while waiting or active:
+                while waiting and len(active) < jobs:
+                    cell = waiting.pop()
+                    ours, theirs = context.Pipe(duplex=False)
+                    arguments = (dict(cell), data_dir, Path(shared), folder, theirs)
+                    process = context.Process(target=_measure, args=arguments, daemon=True)
+                    process.start()
+                    theirs.close()
+                    active[ours] = process, cell
+                for connection in cast(list[Connection], wait(list(active))):
+                    process, cell = active.pop(connection)
+                    outcome = _outcome(connection, process)
+                    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                    yield Record(experiment, dict(cell), *outcome, libraries, code, now)
+        finally:
+            for process, _ in active.values():
+                process.terminate()
+            for process, _ in active.values():
+                process.join(5)
 
 
 def _outcome(connection: Connection, process: Any) -> tuple[str, dict[str, Any], str]:
@@ -113,16 +81,14 @@ def _outcome(connection: Connection, process: Any) -> tuple[str, dict[str, Any],
     return outcome
 
 
-def _measure(
-    cell: Cell, data_dir: Path | None, encoders: Path, settings_file: Path | None, connection: Connection
-) -> None:
+def _measure(cell: Cell, data_dir: Path | None, shared: Path, folder: Path, connection: Connection) -> None:
     """In the child. Ctrl-C reaches the whole group: the parent decides what it means."""
     from caribou.experiments.worker import measure_on_one_thread
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     outcome: tuple[str, dict[str, Any], str]
     try:
-        outcome = OK, measure_on_one_thread(cell, data_dir, encoders, settings_file), ""
+        outcome = OK, measure_on_one_thread(cell, data_dir, shared, folder), ""
     except CaribouError as error:
         outcome = FAILED, {}, " ".join(str(error).split())
     except Exception:  # noqa: BLE001  a record says what went wrong, and the other cells go on

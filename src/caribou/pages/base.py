@@ -22,8 +22,6 @@ from caribou.pages import palette
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from caribou.pages.pictures import LineChart
-
 TEMPLATE = "base.html"
 WHOLE = re.compile(
     r"(?:\b\w+ )?(?:[<>]?=|[≥≤]) \d[\w.,+-]*|\b\d[\d.,]* %|\b\d[\w.:]*(?:-[\w.:]+)+|(?<![\w-])--[a-z][\w-]*"
@@ -71,6 +69,8 @@ def render(template: str, *, title: str, scripts: Sequence[str] = (), data: Any 
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+    from caribou.pages.pictures import drawn
+
     environment = Environment(
         loader=FunctionLoader(lambda name: asset(name)),
         autoescape=True,
@@ -78,7 +78,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"declared": declared, "drawn": _drawn, "figure": figure}
+    environment.filters |= {"declared": declared, "drawn": drawn, "figure": figure}
     return environment
 
 
@@ -110,14 +110,6 @@ def declared(words: str | None, missing: str = "not stated") -> str:
     more = len(line) - LONGEST
     shown = line if more <= 0 else f"{line[:LONGEST]} … ({more} more)"
     return Markup('<code class="declared">{}</code>').format(shown)
-
-
-def _drawn(chart: LineChart, name: str) -> str:
-    from markupsafe import Markup
-
-    from caribou.pages.pictures import drawn
-
-    return Markup(drawn(chart, name))
 
 
 def figure(epsilon: float | None) -> str:

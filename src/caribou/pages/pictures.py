@@ -1,4 +1,4 @@
-"""Pictures of Matplotlib inside a page: in the colours of its ground, and packed, so that many fit into one file.
+"""Pictures of Matplotlib inside a page, in the colours of its ground.
 
 `LineChart` says what a picture of lines shows, and `drawn` draws it.
 
@@ -7,10 +7,7 @@ All pictures follow one style sheet, ``caribou.mplstyle``. Other programs use it
 
 from __future__ import annotations
 
-import base64
-import gzip
 import io
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +17,7 @@ from typing import TYPE_CHECKING
 from caribou.pages.palette import COLOURS, OTHER_COLOUR
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -38,7 +36,7 @@ LETTERS = {"font.size": 10, "axes.labelsize": 10, "legend.fontsize": 9}
 
 @dataclass(frozen=True)
 class Line:
-    """A line: its points (x, y), or (x, y, low, high) with an interval.
+    """A line: its points (x, y).
 
     ``colour``: one of `PAGE_COLOURS` or of the methods follows the ground of a page. ``style`` and ``marker`` in the letters of
     Matplotlib. ``steps``: a value holds until the next one.
@@ -64,8 +62,6 @@ class LineChart:
         log: which axes are logarithmic: "", "x" or "xy".
         shares: both axes are shares, from 1 in 1000 to all where they are logarithmic, and written as percentages.
         dates: x is a time, in days since 1970 (UTC).
-        ticks: of x; none: where Matplotlib puts them.
-        legend: whether the lines are named in the picture.
     """
 
     words: str
@@ -76,19 +72,17 @@ class LineChart:
     log: str = ""
     shares: bool = False
     dates: bool = False
-    ticks: tuple[float, ...] = ()
-    legend: bool = True
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """What is drawn, as text: the line, x and y."""
-        return [(line.name, self._x(x), f"{y:.6g}") for line in self.lines for x, y, *_ in line.points]
+        return [(line.name, self._x(x), f"{y:.6g}") for line in self.lines for x, y in line.points]
 
     def _x(self, value: float) -> str:
         return f"{datetime.fromtimestamp(value * 86400, UTC):%Y-%m-%d %H:%M:%S}" if self.dates else f"{value:.6g}"
 
 
-def drawn(chart: LineChart, name: str) -> str:
+def drawn(chart: LineChart, name: str) -> Markup:
     """The element of a chart for a page. ``name``: of the picture in the page, for its ids."""
     import matplotlib.style
 
@@ -115,26 +109,13 @@ def _figure(chart: LineChart) -> Figure:
     axes = figure.add_subplot()
     for line in chart.lines:
         axes.add_line(_artist(line))
-        for at, _, low, high in (point for point in line.points if len(point) == 4):
-            axes.plot([at, at], [low, high], color=line.colour, linewidth=1)
     for at, height in chart.marks:
         axes.plot(at, height, marker="o", color=INK, zorder=3)
     axes.autoscale_view()
     _draw_axes(axes, chart)
-    if chart.legend and len(chart.lines) > 1:
+    if len(chart.lines) > 1:
         figure.legend(loc="outside lower left", ncols=2)
     return figure
-
-
-def legend_picture(lines: Sequence[Line], name: str) -> str:
-    """The names of lines alone: charts side by side share them."""
-    import matplotlib.style
-    from matplotlib.figure import Figure
-
-    with matplotlib.style.context([STYLE, LETTERS]):
-        figure = Figure(figsize=(WIDTH, 0.1 + 0.18 * math.ceil(len(lines) / 2)))
-        figure.legend(handles=[_artist(line) for line in lines], loc="center left", ncols=2)
-        return _inline(figure, name)
 
 
 def _artist(line: Line) -> Line2D:
@@ -145,7 +126,7 @@ def _artist(line: Line) -> Line2D:
     return Line2D(x, y, color=line.colour, linestyle=line.style, marker=line.marker, label=line.name, drawstyle=steps)
 
 
-def _inline(figure: Figure, name: str) -> str:
+def _inline(figure: Figure, name: str) -> Markup:
     import matplotlib as mpl
 
     buffer = io.StringIO()
@@ -168,32 +149,22 @@ def _draw_axes(axes: Axes, chart: LineChart) -> None:
     if chart.shares:
         axes.set_xlim(1e-3 if "x" in chart.log else 0, 1)
         axes.set_ylim(1e-3 if "y" in chart.log else 0, 1.03)
-    elif not chart.log.endswith("y") and not chart.ticks:
+    elif not chart.log.endswith("y"):
         axes.set_ylim(bottom=0)
     if chart.dates:
         locator = dates.AutoDateLocator(minticks=2, maxticks=6)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
-    if chart.ticks:
-        axes.set_xticks(chart.ticks, [f"{tick:g}" for tick in chart.ticks])
 
 
-def packed(text: str) -> str:
-    """A text that ``pictures.js`` unpacks again: compressed, in letters that can stand in a page.
-
-    >>> len(packed("<svg>" * 1000)) < 100
-    True
-    """
-    # a fixed time gives the same page for the same text
-    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode("ascii")
-
-
-def inline(svg: str, name: str, min_width: int = 0, scale: float = 1.4) -> str:
+def inline(svg: str, name: str, min_width: int = 0, scale: float = 1.4) -> Markup:
     """The element of a picture for a page.
 
     It has ids of its own where they are needed, because many pictures share one page; it is as wide as its place, and follows
     the colours of the page. ``min_width``: below it the picture scrolls. [px] ``scale``: how far it grows at most. [px per point]
     """
+    from markupsafe import Markup
+
     # the page says in words what the picture shows
     element = re.sub(r"<(metadata|title|desc)>.*?</\1>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     opening, rest = element.split(">", 1)
@@ -209,7 +180,7 @@ def inline(svg: str, name: str, min_width: int = 0, scale: float = 1.4) -> str:
     element = re.sub(r"font-family: [^;\"]*;? ?", "", element)
     element = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", element)
     element = re.sub(r"\s*\n\s*", " ", element).replace("> <", "><")
-    return _in_colours_of_the_page(_shorter_paths(rounded(element)))
+    return Markup(_in_colours_of_the_page(rounded(element)))
 
 
 def rounded(svg: str) -> str:
@@ -219,26 +190,6 @@ def rounded(svg: str) -> str:
     '<text x="1.2">0.75</text>'
     """
     return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(?<=\d)(?:\.0|(\.\d))(?!\.)\d*", r"\1", tag[0]), svg)
-
-
-def _shorter_paths(svg: str) -> str:
-    """Paths of straight lines with H and V where a line is level or upright, and without blanks: a tenth of a packed picture."""
-    return re.sub(r' d="([MLz\d. -]+)"', lambda found: f' d="{_shorter(found[1])}"', svg)
-
-
-def _shorter(path: str) -> str:
-    made, last = [], ("", "")
-    for kind, x, y, end in re.findall(r"([ML]) ?(-?[\d.]+) (-?[\d.]+)|(z)", path):
-        if end:
-            made.append("z")
-        elif kind == "L" and y == last[1]:
-            made.append(f"H{x}")
-        elif kind == "L" and x == last[0]:
-            made.append(f"V{y}")
-        else:
-            made.append(f"{kind}{x} {y}")
-        last = ("", "") if end else (x, y)
-    return "".join(made)
 
 
 def _in_colours_of_the_page(element: str) -> str:

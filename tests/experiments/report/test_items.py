@@ -98,14 +98,6 @@ def test_settings_of_two_origins_are_two_rows() -> None:
     assert list(texts(blocks["study-table"])["ε = 4"]) == ["gap-edp, chosen true", "gap-edp, chosen by-hand"]
 
 
-def test_a_sweep_is_shown_setting_by_setting() -> None:
-    cell = {"kind": "sweep", "method": "gap-edp", "dataset": "mine", "epsilon": 4, "seed": 0}
-    cell["sweep"] = [{"hops": 1}, {"hops": 2}]
-    record = Record("study", cell, OK, {"test_accuracies": [0.5, 0.75], "val_accuracies": [0.5, 0.5]})
-    blocks = named(general_blocks("study", [record]))
-    assert texts(blocks["study-table"])["ε = 4"] == {"gap-edp, hops 1": ["50.0"], "gap-edp, hops 2": ["75.0"]}
-
-
 def test_records_of_cells_come_in_the_order_of_the_cells() -> None:
     records = [fitted("gap-edp", 4, seed, 0.5) for seed in (2, 0, 1)]
     cells = [record.cell for record in sorted(records, key=lambda r: r.cell["seed"])][:2]

@@ -11,7 +11,6 @@ from caribou.experiments.report.summary import (
     Mean,
     axis,
     budget_words,
-    expanded,
     figure_of,
     grouped,
     mean_of,
@@ -77,20 +76,3 @@ def test_figures_inside_others_have_a_path() -> None:
     assert figure_of(measures, "tpr/0.01") == 0.2
     assert figure_of(measures, "auc/0.01") is None
     assert figure_of(measures, "tpr/0.1") is None
-
-
-def test_a_sweep_becomes_a_record_per_setting() -> None:
-    cell = {
-        "method": "gap",
-        "seed": 1,
-        "settings": {"degree_floor": 2},
-        "sweep": [{"hops": 1}, {"hops": 2}, {"hops": 0}],
-    }
-    measures = {"test_accuracies": [0.5, 0.6, None], "val_accuracies": [0.7, 0.8, None], "cpu_seconds": 9.0}
-    plain = record(0, 0.25)
-    found = expanded([plain, Record("study", cell, OK, measures)])
-    assert found[0] is plain
-    assert [value_of(r.cell, "hops") for r in found[1:]] == [1, 2], "what was refused has no accuracy"
-    assert [value_of(r.cell, "degree_floor") for r in found[1:]] == [2, 2]
-    assert [(r.measures["test_accuracy"], r.measures["val_accuracy"]) for r in found[1:]] == [(0.5, 0.7), (0.6, 0.8)]
-    assert not any("cpu_seconds" in r.measures or "sweep" in r.cell for r in found[1:]), "time is that of all of them"

@@ -7,19 +7,17 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from caribou.experiments.report.summary import seed_words
-from caribou.pages.pictures import inline, packed
+from caribou.pages.pictures import inline
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 BEST, SECOND = "best", "second"
-ELEMENTS = {BEST: "b", SECOND: "u"}
-"""Of marked entries on the page."""
 NOT_RUN = "not run"
 PLUS_MINUS = " ± "
-LONG = 16
-"""Letters from which on an entry without a value is text, which may be broken into lines."""
 PAPER = "paper"
 """What stands before a published figure, and after a comma in the label of a published line."""
 
@@ -99,29 +97,6 @@ class Table:
             lines += [" & ".join(_latex_entry(entry) for entry in row) + r" \\" for row in rows]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
-    def to_html(self, notes: dict[str, int] | None = None) -> str:
-        """The table for the page, in a frame that scrolls where it is too wide.
-
-        ``notes``: where notes of entries are collected; an entry then holds the number of its note. Without it an entry holds
-        the words.
-        """
-        head = "".join(f'<th scope="col">{escape(title)}</th>' for title in self.head)
-        body = []
-        for group, rows in self.groups:
-            if group:
-                body.append(
-                    f'<tr class="group"><th scope="rowgroup" colspan="{len(self.head)}">{escape(group)}</th></tr>'
-                )
-            for row in rows:
-                first = f'<th scope="row">{escape(row[0].text)}</th>'
-                body.append(
-                    f"<tr>{first}{''.join(_html_entry(entry, self.note(entry), notes) for entry in row[1:])}</tr>"
-                )
-        frame = f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(self.title)}">'
-        return (
-            f'{frame}<table class="scores"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
-        )
-
 
 @dataclass(frozen=True)
 class Figure:
@@ -144,9 +119,9 @@ class Figure:
         """What was drawn, as plain figures."""
         return _csv(self.data)
 
-    def to_page(self) -> str:
-        """The element for the page, packed."""
-        return packed(inline(self.svg, self.name, self.min_width))
+    def to_page(self) -> Markup:
+        """The element for the page."""
+        return inline(self.svg, self.name, self.min_width)
 
 
 Block = Table | Figure
@@ -172,21 +147,6 @@ def _csv(lines: Iterable[Sequence[Any]]) -> str:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue()
-
-
-def _html_entry(entry: Entry, note: str, notes: dict[str, int] | None) -> str:
-    paper = f"<small>{PAPER} {escape(entry.paper)}</small>" if entry.paper else ""
-    # thousands of entries stand on one page: the shortest elements, and no end tag where HTML needs none, keep it below 1 MB
-    kind = ELEMENTS[entry.mark] if entry.mark else "i" if entry.text == NOT_RUN else ""
-    text = f"<{kind}>{escape(entry.text)}</{kind}>" if kind else escape(entry.text)
-    title = ""
-    if entry.title and notes is None:
-        title = f' title="{escape(entry.title)}"'
-    elif entry.title and notes is not None:
-        title = f" data-n={notes.setdefault(entry.title, len(notes))}"
-    title += ' class="words"' if entry.value is None and len(entry.text) > LONG else ""
-    few = f' <small class="few">({escape(note)})</small>' if note else ""
-    return f"<td{title}>{text}{few}{paper}"
 
 
 _LATEX = {

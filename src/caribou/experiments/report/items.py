@@ -21,7 +21,7 @@ from caribou.experiments.report.scores import (
     score_table,
     settings_note,
 )
-from caribou.experiments.report.summary import expanded, figure_of, grouped, mean_of, value_of
+from caribou.experiments.report.summary import figure_of, grouped, mean_of, value_of
 
 Records = Sequence[Record]
 ByExperiment = Mapping[str, Records]
@@ -73,7 +73,6 @@ def general_blocks(name: str, records: Records, metric: str | None = None) -> li
 
     ``metric``: of the test nodes; records that do not hold it are shown by accuracy.
     """
-    records = expanded(records)
     known = SCORES if metric is None else (metric_score(metric), *SCORES)
     scores = [score for score in known if any(figure_of(r.measures, score.measure) is not None for r in records)]
     if not scores or not all({"method", "dataset", "epsilon"} <= set(record.cell) for record in records):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from caribou.experiments.records import OK, Record, latest
@@ -62,26 +62,6 @@ def mean_of(values: Sequence[float]) -> Mean:
 def successes(records: Iterable[Record]) -> list[Record]:
     """One record per cell, those that were measured."""
     return [record for record in latest(records) if record.status == OK]
-
-
-def expanded(records: Iterable[Record]) -> list[Record]:
-    """Records of single settings: one that holds a ``sweep`` of several becomes one per setting that has an accuracy."""
-    found = []
-    for record in records:
-        if "sweep" not in record.cell:
-            found.append(record)
-            continue
-        plain = {name: value for name, value in record.cell.items() if name != "sweep"}
-        tested, validated = record.measures["test_accuracies"], record.measures["val_accuracies"]
-        for settings, test, validation in zip(record.cell["sweep"], tested, validated, strict=True):
-            if test is None:  # the method refused these settings
-                continue
-            cell = {**plain, "settings": {**plain.get("settings", {}), **settings}}
-            # time and memory are those of the whole sweep
-            whole = {**record.measures.get("settings", {}), **cell["settings"]}
-            measures = {"test_accuracy": test, "val_accuracy": validation, "settings": whole}
-            found.append(replace(record, cell=cell, measures=measures))
-    return found
 
 
 def grouped(records: Iterable[Record], *names: str, measure: str = "test_accuracy") -> dict[Any, Mean]:

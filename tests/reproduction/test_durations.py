@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from caribou.experiments.durations import Duration, expected
+from reproduction.durations import Duration, expected
+
 from caribou.experiments.records import FAILED, OK, Record
 
 

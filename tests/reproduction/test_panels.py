@@ -1,8 +1,8 @@
-"""The story of the paper's evaluation: ours, the paper's and features alone, and the paper's figures are the paper's."""
+"""Accuracy of ours, the paper's and features alone by data set, and the paper's figures are the paper's."""
 
 from __future__ import annotations
 
-from reproduction.story import LEVELS, story
+from reproduction.panels import FEATURES, panels
 
 from caribou.experiments.records import OK, Record
 from reproduction import paper
@@ -24,17 +24,13 @@ def test_every_data_set_has_a_panel_in_the_paper_s_order() -> None:
             *(x for e in (1, 4) for x in records("caribou-edp", dataset, e, chosen="authors-top")),
         )
     ]
-    made = story({"edge-accuracy": found})
-    assert made is not None
-    assert [panel.dataset for panel in made.panels] == ["Cora", "PubMed"]
-    lines = made.panels[0].lines
-    assert list(lines) == ["votes, ours", "caribou, run here", "mlp, features alone", "caribou, paper"]
+    made = panels({"edge-accuracy": found}, "edge-accuracy")
+    assert list(made) == ["Cora", "PubMed"]
+    lines = made["Cora"]
+    assert list(lines) == ["votes, ours", "caribou, run here", FEATURES, "caribou, paper"]
     assert lines["caribou, run here"][1].count == 3, "runs for the table of best seeds are left out"
+    assert set(lines[FEATURES]) == {1, 4}, "what has no epsilon is level over all of them"
     published = {e: 100 * mean.value for e, mean in lines["caribou, paper"].items()}
     assert published[4] == paper.accuracy("mean", "caribou-edp", "cora", 4)
     assert set(published) == set(paper.EPSILONS)
-
-
-def test_nothing_run_is_no_story() -> None:
-    assert story({}) is None
-    assert set(LEVELS) == {"edge-accuracy", "node-accuracy"}
+    assert panels({}, "node-accuracy") == {}

@@ -1,0 +1,67 @@
+"""Chosen settings as a file: what is written is what is read, and the nearest searched epsilon counts."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from reproduction.tuned import TunedSettings, nearest_settings, read_settings, settings_of, write_settings
+
+from caribou.errors import InputError
+
+GAP = TunedSettings("gap-edp", "cora", 4.0, {"hops": 2, "hidden": [32]}, 0.812, 0.79, 8, (0, 1), "0.1.0")
+INF = TunedSettings("gap-inf", "cora", math.inf, {}, 0.9, 0.9, 8, (0,), "0.1.0")
+VOTES = TunedSettings(
+    "votes-ndp", "photo", 1.0, {"base": {"clip": 0.2, "choose_shrinkage": True}, "plan": {}}, 0.5, None, 8
+)
+NONE = TunedSettings("mlp", "pubmed", math.inf)
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    write_settings(file, [VOTES, NONE, INF, GAP])
+    assert read_settings(file) == [GAP, INF, VOTES, NONE]  # sorted by data set, method, epsilon
+    first = file.read_text()
+    write_settings(file, read_settings(file))
+    assert file.read_text() == first
+
+
+def test_the_nearest_searched_epsilon(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    at = {e: TunedSettings("gap-edp", "cora", e, {"hops": 1}, 0.7, 0.7, 8) for e in (1.0, 4.0, 16.0)}
+    mlp = TunedSettings("mlp", "cora", math.inf, {"hidden": []}, 0.7, 0.7, 8)
+    not_searched = [TunedSettings("gap-edp", "cora", 8.0), TunedSettings("gap-edp", "photo", 4.0)]
+    write_settings(file, [*at.values(), *not_searched, INF, mlp])
+    for epsilon, found in ((0.1, 1.0), (1.9, 1.0), (2.0, 1.0), (2.1, 4.0), (8.0, 4.0), (9.0, 16.0), (99, 16.0)):
+        assert nearest_settings("gap-edp", "cora", epsilon, file) == at[found]
+    assert nearest_settings("gap-inf", "cora", math.inf, file) == INF
+    assert nearest_settings("gap-edp", "photo", 4.0, file) == TunedSettings("gap-edp", "photo", 4.0)  # not searched
+    for epsilon in (1, math.inf):
+        assert nearest_settings("mlp", "cora", epsilon, file) == mlp, "what spends nothing has one entry"
+
+
+def test_a_cell_names_whose_settings_it_has() -> None:
+    cell = {"method": "caribou-edp", "dataset": "photo:connected", "chosen": "authors-mean"}
+    assert settings_of(cell, 4.0).settings["contraction"] <= 1
+    assert settings_of({**cell, "chosen": True}, 4.0) == nearest_settings("caribou-edp", "photo", 4.0)
+    with pytest.raises(InputError, match="chosen must have settings for gap-edp on cora at 4"):
+        settings_of({"method": "gap-edp", "dataset": "cora", "chosen": "authors-top"}, 4.0)
+    with pytest.raises(InputError, match="chosen must be true or one of authors-top"):
+        settings_of({**cell, "chosen": "mine"}, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[tuned]\n", "must be TOML"),
+        ('[[tuned]]\nmethod = "mlp"\ndataset = "cora"\n', "fields of an entry, got .* entry 1"),
+        ('[[tuned]]\nmethod = "mlp"\ndataset = "cora"\nepsilon = 1.0\nhops = 2\n', "entry 1"),
+        ('[[tuned]]\nmethod = "mlp"\ndataset = "cora"\nepsilon = 1.0\n' * 2, "second one in .* entry 2"),
+    ],
+)
+def test_a_broken_file_says_where(text: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=words):
+        read_settings(file)
