@@ -31,7 +31,6 @@ from typing import Any
 import dp_accounting.pld  # noqa: F401  what accounting imports is not timed, as Opacus is not
 import numpy as np
 import torch
-from machine import cpu_seconds, described, machine
 from rich.console import Console
 from rich.table import Table
 from scipy import sparse
@@ -44,6 +43,7 @@ from caribou.mechanisms.noisy_descent import Descent, Optimizer, noisy_gradient_
 from caribou.model.estimator import accuracy
 from caribou.models.features import unit_root_rows
 from caribou.privacy.allocation import AllocatedPart, Part
+from machine import cpu_seconds, described, machine
 
 EPSILON, DELTA = 4.0, 1e-5
 EDGE_METHODS = ("votes-edp", "caribou-edp")

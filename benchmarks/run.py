@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from machine import cpu_seconds, described, machine
 from rich.console import Console
 from rich.table import Table
 
@@ -26,6 +25,7 @@ from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.calibration import calibrate_propagation
+from machine import cpu_seconds, described, machine
 
 PRODUCT = "product_seconds"
 

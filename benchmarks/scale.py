@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
-from machine import bandwidth, cpu_seconds, described, machine
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import nnls
@@ -46,6 +45,7 @@ from caribou.engines.preparation import Memory, prepare
 from caribou.engines.rounds import Runner, Step
 from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.mechanisms.noise_source import RunKey
+from machine import bandwidth, cpu_seconds, described, machine
 
 NODES, PAIRS = 10**6, 10**7
 PROGRAM = """

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
-from machine import described, machine
 from rich.console import Console
 from rich.table import Table
 
 import caribou as cb
 from caribou.engines.pipeline import Request, release_files
+from machine import described, machine
 
 MIB = 2**20
 METHODS = ("votes-edp", "caribou-edp", "mlp-dp", "votes-ndp")

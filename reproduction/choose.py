@@ -16,7 +16,7 @@ from caribou.errors import InputError
 from reproduction.tuned import TunedSettings, read_settings, write_settings
 
 if TYPE_CHECKING:
-    from caribou.tuning import Space
+    from caribou.model.tuning import Space
     from reproduction.search import HeldOut, Study
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from caribou._files import atomic_file
 from caribou.errors import InputError
 from caribou.experiments.journal import LINES, MARK, archive_of, read_archive
+from caribou.machine.files import atomic_file
 
 HERE = Path(__file__).resolve().parent
 

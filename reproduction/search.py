@@ -4,7 +4,7 @@ For each seed the validation nodes are halved at random, by a public seed. One h
 fit a head on it. The other half becomes test nodes for the fit and is scored after it. Labels of test nodes are removed before
 anything is fitted, so no selection can depend on them. Every method has a space of the same size and the same seeds.
 
-Nothing here is private and nothing is accounted for: on your own graph use `caribou.tuning`.
+Nothing here is private and nothing is accounted for: on your own graph use `caribou.model.tuning`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import fit, method_info
 from caribou.metrics import Metrics
+from caribou.model.tuning import Space, combinations
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import json_number
 from caribou.randomness import Streams
-from caribou.tuning import Space, combinations
 from reproduction.tuned import TunedSettings
 
 SETTINGS = "settings"

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from caribou._files import atomic_write
 from caribou.datasets.public import CONNECTED
 from caribou.errors import InputError
 from caribou.experiments.grid import read_toml
+from caribou.machine.files import atomic_write
 from caribou.methods import method_info
 from reproduction import authors
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
+from caribou.model.tuning import combinations, plan_search
 from caribou.models.published_metrics import metrics_plan
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.arithmetic import double_precision
@@ -24,7 +25,6 @@ from caribou.privacy.scope import ScopeKind
 from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.privacy.sizes import Sizes
 from caribou.release import embeddings_plan
-from caribou.tuning import combinations, plan_search
 
 SIZES = Sizes(nodes=80, columns=32, classes=4, train=56, val=8, test=16)
 DELTA = 1e-5

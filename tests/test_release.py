@@ -31,13 +31,13 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise_source import BlockNoise, NoiseSource
 from caribou.methods import METHODS
 from caribou.model.estimator import Model
+from caribou.model.tuning import tune
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.verify import verify
 from caribou.release import Account
-from caribou.tuning import tune
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from caribou._notebook import html_table
 from caribou._validate import open_unit_interval
 from caribou.errors import InputError
+from caribou.machine.notebook import html_table
 
 BINS = 10
 """Equal bins of confidence in a reliability table."""

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 
 import caribou as cb
-from caribou import memory
 from caribou.engines import preparation
 from caribou.engines.training_tables import TrainingTables, training_graph
 from caribou.errors import BudgetExceeded, DataError, InputError, LedgerError, RunError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph
+from caribou.machine import memory
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.models import encoder
 from caribou.privacy.ledger import Ledger

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from attack_support import disjoint_pairs, one_edge_apart, proven_epsilon, small_graphs_one_edge_apart
-from caribou import memory
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
+from caribou.machine import memory
 from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts, neighbour_counts
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.calibration import CalibratedCounts

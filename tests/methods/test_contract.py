@@ -16,9 +16,10 @@ import pytest
 import torch
 
 import caribou as cb
-from caribou import memory, methods, randomness
+from caribou import methods, randomness
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.machine import memory
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Fitted, Method
 from caribou.methods.caribou import Caribou, CaribouNdp

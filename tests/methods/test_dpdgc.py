@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from baseline_support import GRAPH, accuracy, dense, gradient_sum, some_edges, verified_certificate, weights_to_try
-from caribou import memory, methods
+from caribou import methods
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.machine import memory
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums
 from caribou.mechanisms.noise_source import NoiseSource

@@ -95,7 +95,7 @@ def test_a_code_that_no_node_has_is_a_code(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_votes_that_do_not_fit_into_memory_cost_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("caribou.memory.machine_memory", lambda: 1000)
+    monkeypatch.setattr("caribou.machine.memory.machine_memory", lambda: 1000)
     with pytest.raises(InputError, match="must fit into memory"):
         cb.Votes(cb.Budget(4)).fit(TELLING.with_prior(UNIFORM), ledger=tmp_path / "ledger.jsonl")
     assert not list(tmp_path.iterdir())

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou._files import atomic_write
 from caribou.errors import CaribouError, CertificateError, InputError
+from caribou.machine.files import atomic_write
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.signature import NOT_CHECKED, signature_path

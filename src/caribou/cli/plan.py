@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou._files import atomic_file
 from caribou.cli.options import DeclaredDegree, DegreeCap, DegreeFloor
 from caribou.errors import InputError
+from caribou.machine.files import atomic_file
 from caribou.pages.planner import DEFAULT_HOPS, SIMULATED_GRAPHS, USUAL_NODES, Plan
 from caribou.pages.planner import plan as make_plan
 from caribou.privacy.accounting import PAPER_RDP_ORDER

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou._files import atomic_file
 from caribou._validate import unit_interval
 from caribou.cli.engine_options import NO_ENGINE, EngineOptions, graph_of
 from caribou.cli.options import (
@@ -26,6 +25,7 @@ from caribou.cli.options import (
 )
 from caribou.cli.spool import spool_folders
 from caribou.errors import InputError, RunError
+from caribou.machine.files import atomic_file
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:

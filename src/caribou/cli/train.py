@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou._files import atomic_write
 from caribou._validate import integer, positive_or_inf
 from caribou.cli.certificate import PUBLISHED, PUBLISHED_CERTIFICATE, keep_metrics, write_release_page
 from caribou.cli.engine_options import EngineOptions, graph_of
@@ -33,7 +32,8 @@ from caribou.cli.predict import check_table, write_pieces
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool, spooled
 from caribou.errors import InputError, RunError
-from caribou.memory import peak_mb
+from caribou.machine.files import atomic_write
+from caribou.machine.memory import peak_mb
 
 if TYPE_CHECKING:
     from caribou.graph import Graph

@@ -56,10 +56,10 @@ def tune(
 
     Example: caribou tune mlp-dp --dataset csbm:nodes=400 --epsilon 8 --trials 5 --out tuned
     """
-    from caribou import tuning
     from caribou.experiments.grid import read_toml
     from caribou.methods import METHODS, resolve
     from caribou.metrics import metric_name
+    from caribou.model import tuning
     from caribou.model.estimator import Model
     from caribou.model.state import check_target
     from caribou.privacy.budget import Budget

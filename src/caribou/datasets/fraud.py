@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from caribou._files import atomic_write
 from caribou._validate import integer
 from caribou.errors import DataError
+from caribou.machine.files import atomic_write
 from caribou.randomness import Streams
 
 if TYPE_CHECKING:

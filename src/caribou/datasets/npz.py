@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from caribou._files import atomic_file
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph, Split
 from caribou.graph.classes import Classes, is_count
+from caribou.machine.files import atomic_file
 from caribou.tables.rules import ColumnRules
 
 _SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")

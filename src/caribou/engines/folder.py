@@ -23,9 +23,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from caribou._files import erase
 from caribou.engines.blocks import RETIRED
 from caribou.errors import InputError, RunError
+from caribou.machine.files import erase
 from caribou.mechanisms.noise_source import RunKey
 
 FORMAT = 4

@@ -18,7 +18,7 @@ import numpy as np
 
 from caribou.engines.preparation import Memory
 from caribou.engines.sources import USUAL, EdgeSource, EdgeTable, FeatureTable, SourceRules
-from caribou.memory import require_memory
+from caribou.machine.memory import require_memory
 from caribou.tables import cells as columns
 from caribou.tables.inspect import EXAMPLES, Finding, Findings, Problem, raise_problems, shown
 from caribou.tables.sources import Piece, Rows

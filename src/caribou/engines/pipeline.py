@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from caribou import __version__
-from caribou._files import atomic_file
 from caribou._validate import integer, one_of
 from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout, regrouped
@@ -23,6 +22,7 @@ from caribou.engines.preparation import Memory, joined_digest, prepare, sums_of_
 from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
 from caribou.engines.sources import USUAL, EdgeTable, FeatureTable, SourceRules
 from caribou.errors import InputError, RunError
+from caribou.machine.files import atomic_file
 from caribou.mechanisms.noise_source import BlockNoise, RunKey
 from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation

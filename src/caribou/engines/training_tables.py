@@ -25,7 +25,7 @@ from caribou.errors import InputError, RunError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph, EdgeStore
 from caribou.graph.classes import Classes
-from caribou.memory import memory_limit
+from caribou.machine.memory import memory_limit
 from caribou.tables.read import Titles
 from caribou.tables.rules import ColumnRules
 from caribou.tables.sources import Source

@@ -17,7 +17,7 @@ from typing import Any
 from caribou.errors import InputError
 from caribou.experiments import reproduction
 from caribou.experiments.records import cell_key
-from caribou.memory import peak_mb
+from caribou.machine.memory import peak_mb
 
 Cell = Mapping[str, Any]
 Measure = Callable[[Cell, Path | None, Path], dict[str, Any]]

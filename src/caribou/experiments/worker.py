@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 import caribou.model.estimator
-import caribou.tuning  # noqa: F401
-from caribou._files import atomic_file
+import caribou.model.tuning  # noqa: F401
 from caribou.experiments.measures import measure
 from caribou.graph import Graph
-from caribou.memory import peak_mb
+from caribou.machine.files import atomic_file
+from caribou.machine.memory import peak_mb
 from caribou.models.encoder import kept_encoders
 
 

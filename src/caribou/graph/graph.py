@@ -15,7 +15,6 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from caribou._notebook import html_table
 from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph.checks import (
@@ -43,6 +42,7 @@ from caribou.graph.checks import (
 )
 from caribou.graph.classes import Classes, declared_names, is_count, places_of_names, places_of_numbers
 from caribou.graph.split import DEFAULT_FRACTIONS, Split, labelled_split
+from caribou.machine.notebook import html_table
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -222,7 +222,7 @@ class Graph:
         # what scikit-learn's searches and splitters ask for first
         raise InputError(
             "graph must not be cut into rows, as GridSearchCV, cross_val_score and train_test_split do: edges join rows, and a "
-            "search on private data costs budget; use caribou tune (caribou.tuning.tune), which accounts for it"
+            "search on private data costs budget; use caribou tune (caribou.model.tuning.tune), which accounts for it"
         )
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

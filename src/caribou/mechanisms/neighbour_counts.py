@@ -16,8 +16,8 @@ import numpy as np
 
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
+from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.memory import DOUBLE, require_memory
 from caribou.privacy.calibration import CalibratedCounts
 
 

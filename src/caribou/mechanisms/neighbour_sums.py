@@ -8,9 +8,9 @@ import scipy.sparse as sp
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import cap_degrees
+from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.bounded_rows import project_rows, unit_length
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.memory import DOUBLE, require_memory
 from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.calibration import CalibratedSums
 

@@ -22,9 +22,9 @@ from typing import Any, NoReturn
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from caribou._files import erase
 from caribou._validate import integer, non_negative, positive, positive_or_inf
 from caribou.errors import CaribouError, InputError
+from caribou.machine.files import erase
 from caribou.mechanisms import samplers
 from caribou.privacy.arithmetic import grid_spacing
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.machine.memory import require_memory
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.memory import require_memory
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.pair_response import PairBudget, PairResponse, pair_count
 

@@ -49,11 +49,11 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import normalize
 from caribou.layers import BoundedLayer, ContractiveGraphLayer, GCNLayer, layer_class
+from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.edge_method import EncodedMethod, arrays_of, log_probabilities, module_of, prior_of
 from caribou.methods.evidence import (

@@ -66,7 +66,7 @@ class MethodInfo:
         engines: those that it can be trained on from files; none: it needs its edges in memory.
         noise: what a whole release with default settings is: "gaussian" (mu-GDP) or "pure"; None: it has no curve in closed form.
         controls: settings of its message passing that the planner can move.
-        space: what `caribou.tuning.tune` tries. Public: written before any data is seen.
+        space: what `caribou.model.tuning.tune` tries. Public: written before any data is seen.
         edge_release: what it releases of the edges, if it may leave them alone: then a fit that read none lacks it.
         declared: settings that must be declared before such a method reads an edge.
         embeddings: it releases the last state X^(K) of message passing.

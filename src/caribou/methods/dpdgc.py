@@ -39,11 +39,11 @@ from scipy.special import softmax
 from caribou._validate import integer, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
-from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS, require_unit
 from caribou.methods.edge_method import EncodedMethod, log_probabilities

@@ -34,6 +34,7 @@ from scipy.special import softmax
 from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.bounded_rows import Rows, project_rows, row_norms, unit_length
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
@@ -41,7 +42,6 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
 from caribou.mechanisms.noisy_mean import private_mean
 from caribou.mechanisms.randomized_response import PerturbedGraph, perturb
-from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS
 from caribou.methods.edge_method import EdgeMethod

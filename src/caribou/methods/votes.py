@@ -42,11 +42,11 @@ from caribou._validate import integer, non_negative, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.arrivals import Grown
+from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_evidence, vote_sums, votes_pay
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.edge_method import EdgeMethod
 from caribou.methods.mlp import MlpDp, apply_model

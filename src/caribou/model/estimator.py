@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
-from caribou._notebook import html_table
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals, named_rows
+from caribou.machine.notebook import html_table
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, predict_graph
 from caribou.methods.catalogue import METHODS, method_info, names_of, resolve

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from caribou._files import atomic_write
 from caribou.errors import InputError, RunError
+from caribou.machine.files import atomic_write
 from caribou.methods.base import GrowingMethod
 from caribou.model.state import ModelState, is_run_of
 from caribou.privacy.assumptions import AssumptionName

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from caribou._files import atomic_folder
 from caribou.errors import CaribouError, RunError
+from caribou.machine.files import atomic_folder
 from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number

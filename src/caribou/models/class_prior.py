@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.fingerprint import known_rows, row_digests
-from caribou.memory import DOUBLE, SINGLE, require_memory
+from caribou.machine.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.boosted_trees import BoostedTrees
 from caribou.models.cross_fitting import cross_fitted
 from caribou.models.encoder import kept_priors

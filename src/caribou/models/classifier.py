@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from caribou._validate import integer, unit_interval
 from caribou.errors import InputError
-from caribou.memory import DOUBLE, SINGLE, require_memory
+from caribou.machine.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.objective import USUAL, Objective
 from caribou.models.threads import one_thread
 from caribou.models.trainer import Validation, take_steps

@@ -21,8 +21,8 @@ from torch import Tensor
 from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.machine.memory import DOUBLE, SINGLE, require_memory
 from caribou.mechanisms.bounded_rows import row_norms, unit_length
-from caribou.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.objective import USUAL, Objective
 from caribou.models.public_rows import column_moments
 from caribou.models.threads import one_thread

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.bounded_rows import Rows, or_infinite, row_norms, unit_length
-from caribou.memory import DOUBLE, require_memory
 
 SHORTEST_RESIDUAL = 0.1
 """Rows closer than this to the mean are not stretched to length 1: a sparse row is centred by a difference of two products,

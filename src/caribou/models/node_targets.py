@@ -19,8 +19,8 @@ from caribou._validate import open_unit_interval
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph, Split
 from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.memory import DOUBLE, require_memory
 from caribou.metrics import multilabel_metrics, regression_metrics
 from caribou.models.softmax_regression import RIDGE, fit_softmax_regression
 from caribou.privacy.budget import Budget, PrivacyUnit

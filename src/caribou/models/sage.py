@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from caribou._validate import integer, one_of, positive, unit_interval
-from caribou.memory import SINGLE, require_memory
+from caribou.machine.memory import SINGLE, require_memory
 from caribou.models.classifier import class_weights
 from caribou.models.encoder import Scaling
 from caribou.models.objective import USUAL, Objective

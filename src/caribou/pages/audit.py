@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from caribou._files import atomic_folder
 from caribou.audit.auditor import Outcome
 from caribou.audit.metrics import NO_BOUND, AttackResult
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, found_little
 from caribou.errors import InputError, RunError
+from caribou.machine.files import atomic_folder
 from caribou.model.state import check_target
 from caribou.pages.base import percent, render
 from caribou.pages.pictures import INK, PAGE_COLOURS, Line, LineChart, png

@@ -15,8 +15,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from caribou._files import atomic_write
 from caribou.errors import InputError
+from caribou.machine.files import atomic_write
 from caribou.pages import palette
 
 if TYPE_CHECKING:

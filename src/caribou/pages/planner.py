@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from caribou._notebook import html_table
 from caribou._validate import integer, one_of
 from caribou.errors import InputError
+from caribou.machine.notebook import html_table
 from caribou.methods.catalogue import METHODS, resolve
 from caribou.pages.base import render, write_page
 from caribou.pages.palette import MARKERS

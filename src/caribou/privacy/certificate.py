@@ -21,9 +21,9 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any, NoReturn
 
-from caribou._files import atomic_write
-from caribou._notebook import html_table
 from caribou.errors import CaribouError, CertificateError
+from caribou.machine.files import atomic_write
+from caribou.machine.notebook import html_table
 from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, Assumption, in_order
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event

@@ -57,9 +57,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from caribou._notebook import html_table
 from caribou._validate import integer, one_of
 from caribou.errors import BudgetExceeded, InputError, LedgerError
+from caribou.machine.notebook import html_table
 from caribou.privacy import accounting, filters
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import Event, NonPrivate

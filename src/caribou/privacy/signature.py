@@ -17,8 +17,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from caribou._files import atomic_write
 from caribou.errors import InputError
+from caribou.machine.files import atomic_write
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

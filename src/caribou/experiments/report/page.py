@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caribou._files import atomic_folder, atomic_write
 from caribou.errors import InputError
 from caribou.experiments import reproduction
 from caribou.experiments.grid import Experiment
@@ -16,6 +15,7 @@ from caribou.experiments.records import OK, Problem, Record, cell_key, latest
 from caribou.experiments.report.blocks import NOT_RUN, Block, Figure, Table
 from caribou.experiments.report.items import Item, general_item, of_cells
 from caribou.experiments.report.summary import successes
+from caribou.machine.files import atomic_folder, atomic_write
 from caribou.pages import base
 
 

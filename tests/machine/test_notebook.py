@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import caribou as cb
-from caribou._notebook import html_table
+from caribou.machine.notebook import html_table
 from caribou.metrics import Metrics
 from caribou.privacy.ledger import Ledger
 

@@ -12,8 +12,9 @@ import pytest
 import scipy.sparse as sp
 
 import caribou as cb
-from caribou import memory, methods
+from caribou import methods
 from caribou.errors import InputError
+from caribou.machine import memory
 from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.neighbour_sums import noisy_sums

@@ -16,6 +16,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, fit
 from caribou.methods.base import Outputs
 from caribou.methods.catalogue import MethodInfo
+from caribou.model.tuning import combinations, plan_search, tune
 from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, everyone, mean_record
@@ -24,7 +25,6 @@ from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.sizes import Sizes
 from caribou.privacy.verify import verify
 from caribou.randomness import Streams
-from caribou.tuning import combinations, plan_search, tune
 
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
 pytestmark = pytest.mark.usefixtures("quick_learning")

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caribou import _files
-from caribou._files import atomic_file, atomic_folder, atomic_write, erase
+from caribou.machine import files
+from caribou.machine.files import atomic_file, atomic_folder, atomic_write, erase
 
 
 def names(folder: Path) -> list[str]:
@@ -54,7 +54,7 @@ def test_whatever_ends_the_block_leaves_the_old_file(error: type[BaseException],
 def test_a_disk_that_fails_leaves_the_old_file(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "settings.toml"
     file.write_text("old")
-    monkeypatch.setattr(_files.os, step, disk_full)
+    monkeypatch.setattr(files.os, step, disk_full)
     with pytest.raises(OSError, match="No space left"):
         atomic_write(file, "new")
     assert file.read_text() == "old"
@@ -65,7 +65,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
     order: list[str] = []
     for step in ("fsync", "replace"):
         original = getattr(os, step)
-        monkeypatch.setattr(_files.os, step, lambda *words, name=step, do=original: (order.append(name), do(*words))[1])
+        monkeypatch.setattr(files.os, step, lambda *words, name=step, do=original: (order.append(name), do(*words))[1])
     atomic_write(tmp_path / "file", "text")
     assert order == ["fsync", "replace", "fsync"]  # the file, its name, the folder
 
