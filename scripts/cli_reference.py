@@ -1,19 +1,20 @@
 """Print the command-line reference (docs/cli.md) from the ``--help`` of every command.
 
-Deterministic: fixed width, no colour, independent of the terminal. ``make cli-reference`` writes the file,
-``tests/test_docs.py`` compares it.
+Deterministic: no colour, independent of the terminal. ``make cli-reference`` writes the file, ``tests/test_docs.py`` compares it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
-WIDTH = 80
+WIDTH = 2000
+"""Letters of a line: an option with its words stands in one, and becomes an item of a list."""
 
 # Before Typer and Rich are imported: they read the width and the colours from the environment, some of them at import.
 for _name in ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
@@ -58,12 +59,33 @@ def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 
 def help_text(root: Any, words: tuple[str, ...]) -> str:
-    """What ``<words> --help`` prints, without blanks at the ends of lines."""
+    """What ``<words> --help`` says, as Markdown: the usage, its paragraphs, and a list for every box."""
     out = StringIO()
     with redirect_stdout(out):
         root.main(args=[*words[1:], "--help"], prog_name=words[0], standalone_mode=False)
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    return "\n".join(lines).strip("\n")
+    usage, *lines = out.getvalue().strip().splitlines()
+    text = "\n".join([f"`{usage.removeprefix('Usage: ').strip()}`", *(_line(line.strip()) for line in lines)])
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _line(line: str) -> str:
+    """Of a paragraph; the title of a box; or what stands in it, in columns: names, and words at the end.
+
+    >>> _line("│ --jobs      <int>   How many. [default: 2]  │")
+    '- `--jobs <int>`: How many. [default: 2]'
+    """
+    if line.startswith("╰"):
+        return ""
+    if line.startswith("╭"):
+        return f"\n**{line.strip('╭╮─ ')}**\n"
+    if not line.startswith("│"):
+        return _escaped(line)
+    *names, words = re.split(r" {2,}", line.strip("│ ").removeprefix("* ").replace("<bool>", ""))
+    return f"- `{' '.join(names).strip()}`: {_escaped(words)}" if names else f"- `{words}`"
+
+
+def _escaped(words: str) -> str:
+    return re.sub(r"([*_<>])", r"\\\1", words)
 
 
 def reference() -> str:
@@ -72,7 +94,7 @@ def reference() -> str:
     parts = [HEADER]
     for words, _ in commands(root, ("caribou",)):
         heading = "#" * min(4, 1 + len(words)) if len(words) > 1 else "##"
-        parts.append(f"{heading} `{' '.join(words)}`\n\n```text\n{help_text(root, words)}\n```\n")
+        parts.append(f"{heading} `{' '.join(words)}`\n\n{help_text(root, words)}")
     return "\n".join(parts)
 
 
