@@ -92,7 +92,7 @@ def main() -> None:
 
         console.rule("2. What depth costs, before any data is touched")
         command = ["plan", "--epsilon", str(EPSILON), "--delta", str(DELTA), "--contraction", "0.9"]
-        command += ["--degree-floor", "20", "--plot", str(OUTPUT / "convergence.png")]
+        command += ["--degree-floor", "20"]
         console.print(f"$ caribou {' '.join(command)}", highlight=False)
         app(command, standalone_mode=False)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou.cli.options import DataDir, Unit
 from caribou.errors import InputError
 from reproduction.tuned import TunedSettings, read_settings, write_settings
 
@@ -27,7 +26,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def choose(
     dataset: Annotated[list[str], typer.Option(help="A public data set by name; may be repeated.")],
     methods: Annotated[list[str] | None, typer.Argument(help="Methods; default: all that have a search space.")] = None,
-    unit: Unit = None,
+    unit: Annotated[str | None, typer.Option(help="Of families such as votes: edge (default) or node.")] = None,
     epsilon: Annotated[
         list[float] | None,
         typer.Option(help="Epsilon, may be repeated (default: 4). Without privacy: inf.", show_default=False),
@@ -57,7 +56,9 @@ def choose(
             "--no-fits", help="Run no trial: use those that are there, and write the defaults where some are missing."
         ),
     ] = False,
-    data_dir: DataDir = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
+    ] = None,
 ) -> None:
     """Search hyper-parameters on public data, and store the best settings for experiments.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from caribou._validate import integer
-from caribou.cli.options import DataDir
 from caribou.cli.run import EXIT_CELLS_FAILED, measure_missing
 from caribou.errors import InputError
 
@@ -56,7 +55,9 @@ def reproduce(
     listing: Annotated[
         bool, typer.Option("--list", help="List the items with their cells and records, and stop.")
     ] = False,
-    data_dir: DataDir = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
+    ] = None,
 ) -> None:
     """Reproduce one table or figure of the paper: run the missing cells, print it beside the paper's, write the page.
 

@@ -81,7 +81,7 @@ def test_the_demo_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
     demo.main()
-    files = {"accuracy.png", "caribou-edp", "convergence.png", "ledger.sqlite", "votes-edp"}
+    files = {"accuracy.png", "caribou-edp", "ledger.sqlite", "votes-edp"}
     assert {p.name for p in (tmp_path / "demo-output").iterdir()} == files
     said = capsys.readouterr().out
     assert "verified: private, epsilon = 4" in said

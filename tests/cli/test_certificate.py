@@ -118,7 +118,7 @@ def test_what_does_not_verify_gets_a_page_and_exit_code_3(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--owner", "x"), "owner must go with --html FILE"),
+        (("--owner", "x"), "owner must go with --html, got no --html"),
         (("--html", "p.html", "--markdown"), "must not go together"),
         (("--html", "p.txt"), "html must be a file that ends in .html"),
         (("--html", "p.html", "--audit", "."), "audit must be a JSON file that can be read"),

@@ -49,12 +49,11 @@ def given(files: Path, name: str = "") -> list[object]:
 
 
 def test_train_and_extend_out_of_core(files: Path) -> None:
-    ledger, out, table = files / "ledger.sqlite", files / "run", files / "predictions.parquet"
+    ledger, out = files / "ledger.sqlite", files / "run"
     options = ("--epsilon", "2", "--ledger", ledger, "--name", "people")
-    done = run("train", "votes-edp", *given(files, "-before"), *options, "--out", out, "--predictions", table)
+    done = run("train", "votes-edp", *given(files, "-before"), *options, "--out", out)
     assert done.returncode == 0, done.stderr
     assert "epsilon = 2" in done.stdout
-    assert len(pd.read_parquet(table)) == 200
     done = run("extend", out, *given(files), "--ledger", ledger, "--out", files / "later")
     assert done.returncode == 0, done.stderr
     assert "40 new nodes, at no further cost" in done.stdout
@@ -93,19 +92,19 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
     given = ("--prior", files / "prior-names.csv", *columns, "--ledger", files / "ledger.sqlite")
     rules = ("--ignore", "y0", "--category", "segment", "--epsilon", "2", "--name", "bank")
     queries = ("--sql-edges", "FROM moved", "--sql-nodes", "FROM people", "--db", files / "before.duckdb")
-    table = files / "predictions.csv"
-    done = run(
-        *("train", "votes-edp", *queries, "--engine", "outofcore", "--memory", "1GB", *given, *rules),
-        *("--out", files / "run", "--predictions", table),
-    )
+    outofcore = ("--engine", "outofcore", "--memory", "1GB")
+    done = run("train", "votes-edp", *queries, *outofcore, *given, *rules, "--out", files / "run")
     assert done.returncode == 0, done.stderr
-    own = pd.read_csv(table)
+    assert run("predict", files / "run", "--out", files / "own.csv").returncode == 0
+    own = pd.read_csv(files / "own.csv")
     assert own.account.tolist() == name[:200].tolist()
     again = ("--edges", files / "moved-before.csv", "--nodes", files / "people-before.csv", *given[:-2])
     done = run("predict", files / "run", *again, "--training-graph", "--out", files / "again.csv")
     assert done.returncode == 0, done.stderr
     pd.testing.assert_frame_equal(pd.read_csv(files / "again.csv"), own)
-    done = run("predict", files / "run", *again, "--ledger", files / "other.sqlite", "--out", files / "new.csv")
+    done = run(
+        "predict", files / "run", *again, "--release", "--ledger", files / "other.sqlite", "--out", files / "new.csv"
+    )
     assert done.returncode == 0, done.stderr
     assert "a new release about 'moved-before': epsilon = 2" in done.stderr
     tables = ("--edges", files / "moved-now.csv", "--nodes", files / "people-now.csv")
@@ -129,18 +128,17 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
         ),
         (
             ("votes-edp", "--dataset", "csbm", "--engine", "local"),
-            "or with --graph FOLDER of arrays, got --dataset csbm",
+            "got --dataset csbm",
         ),
-        (("votes-edp", "{tables}", "--graph", "gone"), "got both --graph gone and --edges"),
+        (("votes-edp", "{tables}", "--graph", "gone"), "got --graph gone and another table: leave one out"),
         (("votes-edp", "--graph", "edges.parquet", "--engine", "local"), "which is a file: give --edges edges.parquet"),
         (
             ("votes-edp", "--graph", ".", "--nodes", "nodes.parquet", "--engine", "local"),
             "got --graph . and another table: leave one out",
         ),
-        (("votes-edp", "--graph", ".", "--engine", "local"), "got --graph ., where no edges.npy lies"),
         (
-            ("mlp", "{tables}", "--predictions", "p.txt"),
-            "predictions must end in .csv or .parquet, got 'p.txt' (--predictions)",
+            ("votes-edp", "--graph", ".", "--engine", "local"),
+            "or with --graph FOLDER of arrays (edges.npy), got --graph .",
         ),
         (
             ("votes-edp", "--graph", "{}/edges.parquet", "--nodes", "s3://bank/nodes"),
@@ -164,7 +162,6 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
         (("votes-edp", "{tables}", "--encoding", "latin-1"), "encoding must be UTF-8 where tables are read in pieces"),
         (("votes-edp", "{tables}", "--column", "source=a"), "source column 'a' is missing, found 'source', 'target'"),
         (("votes-edp", "{tables}", "--ignore", "z"), "rules must name columns of the table, got 'z' (--ignore)"),
-        (("mlp", "{tables}", "--seeds", "2", "--predictions", "p.csv"), "predictions must go with one fit"),
         (("mlp", "--edges", "gone.npy", "--nodes", "{}/nodes.parquet"), "gone.npy: file not found (--edges)"),
     ],
 )

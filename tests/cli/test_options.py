@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from caribou.cli.options import (
-    EntryOptions,
     FileOptions,
     GraphOptions,
     GraphSource,
@@ -20,9 +15,9 @@ from caribou.cli.options import (
     column_titles,
     parse_classes,
     warn_of_no_edges,
-    with_option_groups,
 )
 from caribou.errors import InputError
+from caribou.tables.read import Titles
 
 
 @pytest.fixture
@@ -33,11 +28,16 @@ def tables(tmp_path: Path) -> tuple[Path, Path]:
     return edges, nodes
 
 
+def source_of(edges: Path, nodes: Path, classes: str | None = None, column: tuple[str, ...] = ()) -> GraphSource:
+    files = FileOptions(graph=edges, nodes=str(nodes), classes=classes, tables=TableOptions(column=column))
+    return GraphSource(GraphOptions(files=files))
+
+
 def test_a_data_set_or_a_file_under_its_own_name_or_another(tables: tuple[Path, Path]) -> None:
     edges, nodes = tables
-    assert GraphSource(dataset="chain-s").load(seed=3).name == "chain-s"
-    assert GraphSource(dataset="chain-s", name="mine").load().name == "mine"
-    source = GraphSource(graph=edges, nodes=nodes, columns=("id=who", "source=b", "target=a"))
+    assert GraphSource(GraphOptions(dataset="chain-s")).load(seed=3).name == "chain-s"
+    assert GraphSource(GraphOptions(dataset="chain-s"), name="mine").load().name == "mine"
+    source = source_of(edges, nodes, column=("id=who", "source=b", "target=a"))
     assert str(source) == str(edges)
     graph = source.load()
     assert (graph.name, graph.num_nodes, graph.num_edges) == ("friends", 3, 1)
@@ -45,15 +45,13 @@ def test_a_data_set_or_a_file_under_its_own_name_or_another(tables: tuple[Path, 
 
 def test_what_does_not_go_together_is_named(tables: tuple[Path, Path]) -> None:
     edges, nodes = tables
-    for source in (GraphSource(), GraphSource(dataset="chain-s", graph=edges)):
+    for options in (GraphOptions(), GraphOptions(dataset="chain-s", files=FileOptions(graph=edges))):
         with pytest.raises(InputError, match="give either --dataset NAME or --graph FILE"):
-            source.load()
-    for given in ({"nodes": nodes}, {"columns": ("id=x",)}, {"classes": "2"}):
-        source = GraphSource(dataset="chain-s", **given)
-        with pytest.raises(
-            InputError, match="nodes, column, classes and rules of tables must go with --graph, got --dataset"
-        ):
-            source.load()
+            GraphSource(options).load()
+    for given in ({"nodes": str(nodes)}, {"tables": TableOptions(column=("id=x",))}, {"classes": "2"}):
+        with pytest.raises(InputError) as refused:
+            GraphSource(GraphOptions(dataset="chain-s", files=FileOptions(**given))).load()
+        assert refused.value.rule == "go with --graph"
 
 
 @pytest.mark.parametrize("pair", ["id", "id=", "=who", "name=who", "ID=who", ""])
@@ -77,7 +75,7 @@ def test_classes_that_no_label_has_are_said_on_stderr_alone(tmp_path: Path, caps
     (tmp_path / "n.csv").write_text("id,x,label\n" + rows)
     (tmp_path / "e.csv").write_text("from,to\n0,1\n")
     for classes, said in (("a,b", 0), ("a,c", 0), ("no,yes", 1)):
-        graph = GraphSource(graph=tmp_path / "e.csv", nodes=tmp_path / "n.csv", classes=classes).load()
+        graph = source_of(tmp_path / "e.csv", tmp_path / "n.csv", classes).load()
         assert (graph.num_classes, graph.class_names) == (2, tuple(classes.split(",")))
         shown = capsys.readouterr()
         assert shown.out == ""
@@ -85,7 +83,7 @@ def test_classes_that_no_label_has_are_said_on_stderr_alone(tmp_path: Path, caps
 
 
 def test_titles_may_hold_anything_and_roles_come_once() -> None:
-    assert column_titles(["id=a=b", "label= y "]) == {"id_column": "a=b", "label_column": " y "}
+    assert column_titles(["id=a=b", "label= y "]) == Titles(id="a=b", label=" y ")
     with pytest.raises(InputError, match="column must name a role once, got id twice"):
         column_titles(["id=a", "id=b"])
 
@@ -95,7 +93,7 @@ def test_no_edges_are_said_once_and_on_stderr_alone(
 ) -> None:
     edges, nodes = tables
     edges.write_text("a,b\n")
-    source = GraphSource(graph=edges, nodes=nodes, columns=("id=who",))
+    source = source_of(edges, nodes, column=("id=who",))
     source.load()
     source.load(again=True)
     warn_of_no_edges(1, edges)
@@ -104,68 +102,10 @@ def test_no_edges_are_said_once_and_on_stderr_alone(
     assert shown.err == f"warning: {edges} holds no edges (do not publish this line: it is about the private graph)\n"
 
 
-@dataclass(frozen=True)
-class Inner:
-    """Options in a record that is in a record."""
-
-    size: Annotated[int, typer.Option(help="How large.")] = 3
-    words: Annotated[list[str] | None, typer.Option("--word", help="Some words.")] = None
-
-
-@dataclass(frozen=True)
-class Outer:
-    """A record with a record in it."""
-
-    first: Annotated[str, typer.Option(help="The first.")] = "a"
-    inner: Inner = field(default_factory=Inner)
-
-
-def test_a_record_of_options_stands_for_its_options() -> None:
-    seen = []
-
-    def command(name: Annotated[str, typer.Argument()], *, group: Outer, last: bool = False) -> None:
-        seen.append((name, group, last))
-
-    app = typer.Typer(add_completion=False)
-    app.command()(with_option_groups(command))
-    for words in (["x"], ["x", "--size", "5", "--word", "u", "--word", "v", "--first", "b", "--last"]):
-        assert CliRunner().invoke(app, words).exit_code == 0
-    assert seen == [("x", Outer(), False), ("x", Outer("b", Inner(5, ["u", "v"])), True)]
-    shown = CliRunner().invoke(app, ["--help"]).stdout
-    assert shown.index("--first") < shown.index("--size") < shown.index("--word") < shown.index("--last")
-
-
-def test_two_records_with_an_option_of_one_name_are_refused() -> None:
-    def command(*, one: Outer, two: Inner) -> None:
-        """Which of them would --size be?"""
-
-    with pytest.raises(ValueError, match="duplicate parameter name: 'size'"):
-        with_option_groups(command)
-
-
-def test_options_of_a_graph_become_its_source(tables: tuple[Path, Path]) -> None:
-    edges, nodes = tables
-    given = FileOptions(str(nodes), ["id=who"], "2", TableOptions(ignore=["age"]))
-    source = GraphSource(None, edges, nodes, ["id=who"], "mine", nodes.parent, "2", TableOptions(ignore=["age"]))
-    assert GraphOptions(None, edges, given, nodes.parent).source("mine") == source
-    assert GraphOptions(dataset="chain-s").source() == GraphSource("chain-s")
-    assert [options.is_given for options in (given, FileOptions(), FileOptions(column=["id=who"]))] == [
-        True,
-        False,
-        True,
-    ]
-
-
-def test_words_of_an_entry_go_with_a_ledger_and_a_reason_with_a_change(tmp_path: Path) -> None:
-    entry = EntryOptions(tmp_path / "book.sqlite", "scores", "ada", "2026-11")
-    noted = LedgerOptions(entry, True, "November").noted()
+def test_words_of_an_entry_go_with_its_ledger(tmp_path: Path) -> None:
+    words = {"purpose": "scores", "person": "ada", "period": "2026-11", "reason": "November"}
+    noted = LedgerOptions(path=tmp_path / "book.sqlite", replace_fingerprint=True, **words).noted()
     assert noted is not None
-    assert (noted.path, noted.purpose, noted.person, noted.period, noted.reason) == (
-        *(tmp_path / "book.sqlite", "scores", "ada", "2026-11"),
-        "November",
-    )
+    assert noted.path == tmp_path / "book.sqlite"
+    assert {word: getattr(noted, word) for word in words} == words
     assert LedgerOptions().noted() is None
-    with pytest.raises(InputError, match="--purpose, --reason must go with --ledger, got none"):
-        LedgerOptions(EntryOptions(purpose="scores"), True, "November").noted()
-    with pytest.raises(InputError, match="reason must go with --replace-fingerprint, got 'November' without"):
-        LedgerOptions(entry, reason="November").noted()

@@ -75,15 +75,6 @@ def test_plan_at_node_level_states_epsilon_by_degree() -> None:
     assert plan("--hops", "1")["epsilon_by_degree"] == []
 
 
-def test_plan_draws_a_picture(tmp_path: Path) -> None:
-    for suffix, magic in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
-        path = tmp_path / f"plot{suffix}"
-        done = run("plan", "--plot", str(path))
-        assert done.returncode == 0, done.stderr
-        assert path.read_bytes().startswith(magic)
-    assert len(list(tmp_path.iterdir())) == 3
-
-
 def test_plan_table_for_people() -> None:
     done = run("plan", "--hops", "1,128")
     assert done.returncode == 0
@@ -114,8 +105,6 @@ def test_plan_table_for_people() -> None:
         (["--unit", "node", "--degree-cap", "5", "--alpha1", "0.5"], "nodes must be given"),
         (["--degree-floor", "-1"], "degree_floor must be"),
         (["--rdp-order", "1"], "rdp_order must be"),
-        (["--plot", "x.txt"], "plot must end in"),
-        (["--plot", "/nowhere/x.png"], "plot must be in a folder that exists"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,7 @@ import pytest
 
 import caribou as cb
 from caribou.cli import main
-from caribou.cli.predict import write_pieces
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.model.frames import predictions_tables
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
@@ -320,29 +317,6 @@ def test_names_of_nodes_and_classes_are_kept_at_edge_level(world: Path, tmp_path
     assert list(table.columns[3:]) == ["flagged", "p_no", "p_yes"]
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("ids", [("ann", 'b"o, b', "çem", "007", "5"), None])
-def test_tables_are_written_as_they_come_and_whole_or_not_at_all(
-    ids: tuple[str, ...] | None, ending: str, tmp_path: Path
-) -> None:
-    rows, out = np.random.default_rng(0).dirichlet(np.ones(2), 5), tmp_path / f"table.{ending}"
-
-    def pieces(size: int | None) -> Iterator[pd.DataFrame]:
-        return predictions_tables(rows, ("no", "yes"), ids, "person", None, np.arange(5) > 2, size)
-
-    def broken() -> Iterator[pd.DataFrame]:
-        yield from itertools.islice(pieces(2), 2)
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(cb.errors.InputError, match=r"out must be a file that can be written.*No space left"):
-        write_pieces(broken(), out)
-    assert list(tmp_path.iterdir()) == []
-    write_pieces(pieces(2), out)
-    read = pd.read_csv(out, dtype={"person": str}) if ending == "csv" else pd.read_parquet(out)
-    (whole,) = pieces(None)
-    pd.testing.assert_frame_equal(read, whole, check_dtype=False)
-
-
 @pytest.mark.parametrize("method", ["mlp-dp", "caribou-ndp"])
 def test_node_level_needs_the_training_graph(method: str, world: Path, tmp_path: Path, caribou: Caribou) -> None:
     out, graph = tmp_path / "p.csv", world / "first.npz"
@@ -493,7 +467,6 @@ def test_the_certificate_is_printed(world: Path, caribou: Caribou) -> None:
         (["caribou-edp", "--dataset", "chain-s", "--set", "hops=0"], "hops must be a whole number >= 1, got 0"),
         (["caribou-edp", "--dataset", "chain-s", "--set", "contraction=1.2"], "contraction must be in (0, 1], got 1.2"),
         (["votes-ndp", "--dataset", "chain-s", "--set", 'base={"depth": 1}'], "base must have settings of mlp-dp"),
-        (["votes-ndp", "--dataset", "chain-s", "--set", "base=3", "--public-features", "x.npy"], "base must have"),
         (["votes-edp", "--graph", "missing.npz"], "missing.npz: file not found"),
         (["votes-edp", "--dataset", "chain-s", "--out", "missing/run"], "in a folder that exists"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from caribou.cli import app
-from caribou.cli.propagate import parse_size
+from caribou.cli.engine_options import parse_size
 from caribou.errors import CaribouError, DataError, InputError
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger

@@ -157,25 +157,3 @@ def test_the_fingerprint_is_keyed_and_the_key_is_private(
     (tmp_path / "elsewhere" / "fingerprint.key").write_bytes(b"short")
     with pytest.raises(RunError, match="must have 32 bytes, got 5"):
         graph_fingerprint(graph)
-
-
-def test_predictions_that_cannot_be_written_do_not_lose_a_paid_fit(
-    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without --out the table is all that the command writes."""
-
-    @contextmanager
-    def full(target: Path) -> Iterator[Path]:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        yield target
-
-    done = run(*TRAIN, "--predictions", tmp_path / "fine.csv")
-    assert done.returncode == 0, done.stderr
-    assert spooled_runs() == []
-    monkeypatch.setattr(sys.modules["caribou.cli.predict"], "atomic_file", full)
-    done = run(*TRAIN, "--predictions", tmp_path / "p.csv", "--ledger", tmp_path / "ledger.sqlite")
-    assert done.returncode == 2
-    (kept,) = spooled_runs()
-    assert f"No space left on device; the run is kept in {kept}: caribou predict {kept} --out FILE" in done.stderr
-    (entry,) = Ledger(tmp_path / "ledger.sqlite").entries()
-    assert cb.load(kept).certificate.certificate_id == entry.certificate_id

@@ -96,26 +96,6 @@ def test_one_label_of_a_table_is_in_no_file_of_a_run(tmp_path: Path) -> None:
     )
 
 
-def test_public_features_option(tmp_path: Path) -> None:
-    import numpy as np
-
-    from caribou.datasets import load
-
-    file = tmp_path / "public.npy"
-    np.save(file, np.asarray(load("csbm:nodes=120", seed=5).features))
-    for method in ("mlp-dp", "votes-ndp"):
-        options = ("--dataset", "csbm:nodes=120", "--epsilon", "8", "--seeds", "1", "--json")
-        text = call(method, *options, "--public-features", str(file))
-        parameters = json.loads(text[text.index("{") :])["certificate"]["public_parameters"]
-        assert parameters.get("base", parameters)["public_features"] == "120 rows"
-    assert "must go with a method that trains mlp-dp" in failure(
-        "votes-edp", "--dataset", "csbm:nodes=120", "--public-features", str(file)
-    )
-    assert "must be an existing file" in failure(
-        "mlp-dp", "--dataset", "csbm:nodes=120", "--public-features", str(tmp_path / "missing.npy")
-    )
-
-
 def test_own_graph_and_table(tmp_path: Path) -> None:
     rows = [f"n{i},{i % 2},{(i % 2) * 1.5 + i / 60},{'ab'[i % 2]}" for i in range(60)]
     (tmp_path / "nodes.csv").write_text("id,x1,x2,label\n" + "\n".join(rows) + "\n")
@@ -322,14 +302,6 @@ def test_a_method_that_reads_no_edge_states_epsilon_0(fraud: tuple[str, ...], tm
         "| Guarantee | epsilon = 0: nothing that is protected is read (asked for: epsilon = 4, delta = 1e-05) |" in page
     )
     assert json.loads((out / "run.json").read_text())["settings"]["metric"] == "f1"
-
-
-@pytest.mark.usefixtures("quick_learning")
-def test_heads_chosen_by_another_class_than_the_positive_one_are_told(fraud: tuple[str, ...]) -> None:
-    for positive, told in (("ok", True), ("fraud", False)):
-        done = CliRunner().invoke(app, ["train", "mlp", *fraud, "--metric", "f1", "--positive", positive])
-        assert done.exit_code == 0, done.output
-        assert ("heads are chosen by f1 of 'fraud', the rarer class, not of 'ok'" in done.output) is told
 
 
 def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: Path) -> None:

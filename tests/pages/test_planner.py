@@ -13,7 +13,8 @@ import pytest
 
 import caribou as cb
 from browser_support import AXE, WIDTHS, Tab, needs_browser
-from caribou.cli.plan import _write_page
+from caribou.cli.options import LayerOptions
+from caribou.cli.plan import PlanOptions, _write_page
 from caribou.errors import InputError
 from caribou.methods import METHODS, method_info
 from caribou.pages import grid, simulation
@@ -82,7 +83,8 @@ def test_the_command_says_how_to_leave_the_simulation_out(
 ) -> None:
     made = cb.plan(4)
     monkeypatch.setattr(type(made), "html", lambda *_, **__: None)  # the words come before the work
-    _write_page(made, tmp_path / "a.html", None, 12, "10", "0.8", 1.0, seeds)
+    given = PlanOptions(layer=LayerOptions(), seeds=seeds)
+    _write_page(made, given, tmp_path / "a.html")
     assert ("--seeds 0 writes the page at once" in capsys.readouterr().err) == (seeds > 0)
 
 
@@ -258,9 +260,7 @@ def test_the_lines_to_take_along_do_what_the_page_says(fresh: Tab, tmp_path: Pat
     move(fresh, "hops", 3)
     move(fresh, "epsilon", 2.0)
     line = fresh.run("document.getElementById('command-plan').textContent")
-    done = run(
-        *shlex.split(line.replace("--html plan.html", "").replace("--months 12", ""))[1:], "--json", cwd=tmp_path
-    )
+    done = run(*shlex.split(line)[1:], "--seeds", "0", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"][0]["noise_std"] == pytest.approx(shown(fresh, "noise"), rel=1e-4)
     python: dict[str, Any] = {}

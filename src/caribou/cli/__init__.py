@@ -72,28 +72,24 @@ def root(
         os.environ["CARIBOU_METHODS"] = os.pathsep.join(str(file.absolute()) for file in methods_files)
 
 
-app.command()(plan)
-app.add_typer(datasets_app, name="datasets")
-app.command()(methods)
-app.command()(inspect)
-app.command()(train)
-app.command()(tune)
-app.command()(propagate)
-app.command()(predict)
-app.command()(extend)
-app.command()(embed)
-app.command()(links)
-app.command()(graphs)
-app.command()(certificate)
-app.command()(audit)
-app.command()(verify)
-app.command()(run)
-app.command()(report)
-app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-    reproduce
-)
-app.add_typer(ledger_app, name="ledger")
-app.command()(doctor)
+PANELS = {
+    "Before anything is spent": (plan, methods, inspect),
+    "Make a release": (train, tune, propagate, extend),
+    "Use a run": (predict, embed, links, graphs),
+    "Check a release": (certificate, verify, audit),
+    "Compare methods": (run, report),
+    "This installation": (doctor,),
+}
+for panel, commands in PANELS.items():
+    for each in commands:
+        app.command(rich_help_panel=panel)(each)
+app.add_typer(datasets_app, name="datasets", rich_help_panel="Before anything is spent")
+app.add_typer(ledger_app, name="ledger", rich_help_panel="Check a release")
+app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    rich_help_panel="Compare methods",
+)(reproduce)
 
 
 def main() -> None:

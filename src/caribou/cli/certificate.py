@@ -6,10 +6,11 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from caribou.cli.command import argument, command, option, record, switch
 from caribou.errors import CaribouError, CertificateError, InputError
 from caribou.machine.files import atomic_write
 from caribou.privacy.budget import PrivacyUnit
@@ -23,28 +24,26 @@ METRICS, PAGE = "metrics.json", "certificate.html"
 PUBLISHED, PUBLISHED_CERTIFICATE = "published-metrics.json", "published-metrics.certificate.json"
 
 
-def certificate(
-    run: Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote, or a certificate in JSON.")],
-    markdown: Annotated[bool, typer.Option("--markdown", help="For people, instead of JSON.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write the release page, for whoever signs, to this file.")] = None,
-    ledger: Annotated[Path | None, typer.Option(help="With --html: show what this ledger has on the data set.")] = None,
-    audit: Annotated[Path | None, typer.Option(help="With --html: the folder of caribou audit --out.")] = None,
-    metrics: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --html: what caribou train --json printed. At node level it is marked as curator only."
-        ),
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(help="With --html: check the signature with this public key (PEM).")
-    ] = None,
-    purpose: Annotated[str | None, typer.Option(help="With --html: what the release is for.")] = None,
-    owner: Annotated[str | None, typer.Option(help="With --html: who owns the data.")] = None,
-    sign: Annotated[
-        Path | None,
-        typer.Option(help="Sign it with this private key (PEM, Ed25519) and write the signature beside it."),
-    ] = None,
-) -> None:
+@record
+class CertificateOptions:
+    """What caribou certificate takes."""
+
+    run: Path = argument("The folder that caribou train --out wrote, or a certificate in JSON.")
+    markdown: bool = switch("For people, instead of JSON.")
+    html: Path | None = option("Write the release page, for whoever signs, to this file.")
+    ledger: Path | None = option("Show what this ledger has on the data set.", needs="--html")
+    audit: Path | None = option("The folder of caribou audit --out.", needs="--html")
+    metrics: Path | None = option(
+        "What caribou train --json printed. At node level it is marked as curator only.", needs="--html"
+    )
+    key: Path | None = option("Check the signature with this public key (PEM).", needs="--html")
+    purpose: str | None = option("What the release is for.", needs="--html")
+    owner: str | None = option("Who owns the data.", needs="--html")
+    sign: Path | None = option("Sign it with this private key (PEM, Ed25519) and write the signature beside it.")
+
+
+@command
+def certificate(given: CertificateOptions) -> None:
     """Print the certificate of a run, write its release page, or sign it. caribou verify RUN recomputes it.
 
     The release page says in plain words what is protected and what is not. Exit code 3: the certificate does not verify; the page
@@ -57,23 +56,19 @@ def certificate(
     """
     from caribou.cli.verify import certificate_file, read_bytes
 
-    extras = {"ledger": ledger, "audit": audit, "metrics": metrics, "key": key, "purpose": purpose, "owner": owner}
-    for name, given in extras.items():
-        if given is not None and html is None:
-            raise InputError(f"{name} must go with --html FILE, got no --html")
-    if sum((markdown, html is not None, sign is not None)) > 1:
+    if sum((given.markdown, given.html is not None, given.sign is not None)) > 1:
         raise InputError(
             "markdown, html and sign must not go together: give one of --markdown, --html FILE and --sign KEY"
         )
-    path = certificate_file(run)
+    path = certificate_file(given.run)
     data = read_bytes(path)
     found = Certificate.from_json(data, source=str(path))
-    if html is not None:
-        _write_page(run, path, data, found, html, extras)
-    elif sign is None:
-        typer.echo(found.to_markdown() if markdown else found.to_json(), nl=False)
+    if given.html is not None:
+        _write_page(given, path, data, found, given.html)
+    elif given.sign is None:
+        typer.echo(found.to_markdown() if given.markdown else found.to_json(), nl=False)
     else:
-        _sign(run, path, data, found, sign)
+        _sign(given.run, path, data, found, given.sign)
 
 
 def _sign(run: Path, path: Path, data: bytes, found: Certificate, key: Path) -> None:
@@ -104,22 +99,22 @@ def _require_verified(found: Certificate, path: Path) -> None:
 # -- the release page -------------------------------------------------------------------------------------------------
 
 
-def _write_page(run: Path, path: Path, data: bytes, found: Certificate, html: Path, extras: dict[str, Any]) -> None:
+def _write_page(given: CertificateOptions, path: Path, data: bytes, found: Certificate, html: Path) -> None:
     from caribou.cli.verify import EXIT_CLAIM_FAILS, signature_of
     from caribou.pages.audit import audit_figures
     from caribou.pages.base import write_page
     from caribou.pages.release import Quality, release_page
 
-    key, given = extras["key"], extras["metrics"]
+    key, audit = given.key, given.audit
     release = replace(
-        known_release(run, found, extras["ledger"]),
-        signature=NOT_CHECKED if key is None else signature_of(run, data, signature_path(path), key),
-        audit=None if extras["audit"] is None else audit_figures(_document(extras["audit"] / "audit.json", "audit")),
-        purpose=extras["purpose"],
-        owner=extras["owner"],
+        known_release(given.run, found, given.ledger),
+        signature=NOT_CHECKED if key is None else signature_of(given.run, data, signature_path(path), key),
+        audit=None if audit is None else audit_figures(_document(audit / "audit.json", "audit")),
+        purpose=given.purpose,
+        owner=given.owner,
     )
-    if given is not None:
-        release = replace(release, quality=Quality.read(_document(given, "metrics"), found))
+    if given.metrics is not None:
+        release = replace(release, quality=Quality.read(_document(given.metrics, "metrics"), found))
     write_page(html, release_page(release))
     typer.echo(f"{html}: {found.status}, {'verified' if release.is_trusted else 'NOT VERIFIED'}")
     if not release.is_trusted:

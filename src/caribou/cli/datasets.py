@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from caribou.cli.output import print_json, print_table
 from caribou.errors import InputError
 
 datasets_app = typer.Typer(
@@ -36,19 +36,14 @@ def datasets(
 
     infos = available(data_dir=data_dir)
     if as_json:
-        typer.echo(json.dumps({"datasets": [asdict(info) for info in infos]}, indent=2))
+        print_json({"datasets": [asdict(info) for info in infos]})
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(caption="edges are counted in both directions", caption_justify="left")
-    for heading in ("name", "nodes", "edges", "features", "classes"):
-        table.add_column(heading, justify="left" if heading == "name" else "right", no_wrap=True)
-    table.add_column("where", overflow="fold")
-    for info in infos:
-        counts = (f"{value:,}" for value in (info.nodes, info.edges, info.features, info.classes))
-        table.add_row(info.name, *counts, Path(info.where).name)
-    Console().print(table)
+    rows = [
+        (i.name, *(f"{count:,}" for count in (i.nodes, i.edges, i.features, i.classes)), Path(i.where).name)
+        for i in infos
+    ]
+    titles = ("name", "nodes", "edges", "features", "classes", "where")
+    print_table(titles, rows, "edges are counted in both directions")
 
 
 @datasets_app.command()

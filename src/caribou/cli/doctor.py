@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sqlite3
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from caribou.cli.command import as_json, command, record
+from caribou.cli.output import print_facts, print_json
 from caribou.errors import MissingExtra, needs_training
 
 PACKAGES = (
@@ -27,26 +26,25 @@ PACKAGES = (
 )
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
+@record
+class DoctorOptions:
+    """What caribou doctor takes."""
+
+    as_json: bool = as_json()
+
+
+@command
+def doctor(given: DoctorOptions) -> None:
     """Show versions, cores, available kernels, the data folder and runs that wait for their place, and test the noise source.
 
     Example: caribou doctor --json
     """
     report = diagnose()
-    if as_json:
-        typer.echo(json.dumps(report, indent=2))
+    if given.as_json:
+        print_json(report)
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for section, values in report.items():
-        if isinstance(values, dict):
-            for key, value in values.items():
-                table.add_row(section, key, str(value))
-        else:
-            table.add_row(section, "", str(values))
-    Console().print(table)
+    sections = {name: values if isinstance(values, dict) else {"": values} for name, values in report.items()}
+    print_facts((name, key, str(value)) for name, values in sections.items() for key, value in values.items())
 
 
 def diagnose() -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from caribou.cli.predict import check_table, warn_unprotected, write_table
+from caribou.cli.command import command, option, record
+from caribou.cli.output import check_table, write_pieces
+from caribou.cli.predict import RUN, warn_unprotected
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,20 +17,21 @@ if TYPE_CHECKING:
 
     from caribou.model.estimator import Model
 
-_Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
+
+@record
+class LinksOptions:
+    """What caribou links takes."""
+
+    run: Path = RUN
+    pairs: Path = option("The pairs to score: two columns of node ids, .csv or .parquet.", default=...)
+    out: Path = option("Write the scores to this new file: .csv or .parquet.", default=...)
+    public_pairs: Path | None = option(
+        "Train on these pairs: two columns of node ids and label (1 = joined, 0 = not), public before the release."
+    )
 
 
-def links(
-    run: _Run,
-    pairs: Annotated[Path, typer.Option(help="The pairs to score: two columns of node ids, .csv or .parquet.")],
-    out: Annotated[Path, typer.Option(help="Write the scores to this new file: .csv or .parquet.")],
-    public_pairs: Annotated[
-        Path | None,
-        typer.Option(
-            help="Train on these pairs: two columns of node ids and label (1 = joined, 0 = not), public before the release."
-        ),
-    ] = None,
-) -> None:
+@command
+def links(given: LinksOptions) -> None:
     """Score pairs of nodes by a run's released rows: a larger score means a likelier edge. This costs nothing.
 
     Without --public-pairs the score is a cosine, and nothing is trained. Pairs of the private graph are not public: to train on
@@ -43,40 +46,44 @@ def links(
     from caribou.model.estimator import load
     from caribou.models.links import LinkPredictor
 
-    check_table(out)
-    model = load(run)
+    check_table(given.out)
+    model = load(given.run)
     rows = _rows_of(model)
     ids = _ids_of(model, len(rows))
-    asked = read_pairs(pairs, ids)
-    if public_pairs is None:
+    asked = read_pairs(given.pairs, ids)
+    if given.public_pairs is None:
         predictor = LinkPredictor()
     else:
-        known = read_pairs(public_pairs, ids)
+        known = read_pairs(given.public_pairs, ids)
         if known.labels is None:
             raise InputError(
-                f"public-pairs must have a column label (1 = joined, 0 = not), got {str(public_pairs)!r} without one: an edge "
-                "table of the private graph must not be given here"
+                f"public-pairs must have a column label (1 = joined, 0 = not), got {str(given.public_pairs)!r} without one: an "
+                "edge table of the private graph must not be given here"
             )
         predictor = LinkPredictor("logistic").fit(rows, known.pairs, known.labels)
     scores = predictor.scores(rows, asked.pairs)
     table = pd.DataFrame({asked.titles[0]: asked.ids[0], asked.titles[1]: asked.ids[1]})
     table["score"] = scores
-    write_table(table, out)
-    typer.echo(f"wrote {len(scores)} scores to {out}")
+    write_pieces([table], given.out)
+    typer.echo(f"wrote {len(scores)} scores to {given.out}")
     if asked.labels is not None:
         _show_figures(scores, asked.labels)
 
 
-def graphs(
-    run: _Run,
-    groups: Annotated[
-        Path, typer.Option(help="Which node is in which graph: columns node id and graph, .csv or .parquet.")
-    ],
-    labels: Annotated[Path, typer.Option(help="Public classes of some graphs: columns graph and label.")],
-    out: Annotated[Path, typer.Option(help="Write the classes to this new file: .csv or .parquet.")],
-    pooling: Annotated[str, typer.Option(help="mean or sum of the rows of a graph.")] = "mean",
-    head: Annotated[str, typer.Option(help="linear or mlp.")] = "linear",
-) -> None:
+@record
+class GraphsOptions:
+    """What caribou graphs takes."""
+
+    run: Path = RUN
+    groups: Path = option("Which node is in which graph: columns node id and graph, .csv or .parquet.", default=...)
+    labels: Path = option("Public classes of some graphs: columns graph and label.", default=...)
+    out: Path = option("Write the classes to this new file: .csv or .parquet.", default=...)
+    pooling: str = option("mean or sum of the rows of a graph.", default="mean")
+    head: str = option("linear or mlp.", default="linear")
+
+
+@command
+def graphs(given: GraphsOptions) -> None:
     """Classify graphs, or groups of nodes, by a run's released rows. This costs nothing.
 
     Groups and labels must be public. Labels that only the private graph knows void the certificate. Graphs without a label are
@@ -90,18 +97,18 @@ def graphs(
     from caribou.model.estimator import load
     from caribou.models.graph_classifier import GraphClassifier
 
-    check_table(out)
-    classifier = GraphClassifier(pooling, head)
-    model = load(run)
+    check_table(given.out)
+    classifier = GraphClassifier(given.pooling, given.head)
+    model = load(given.run)
     rows = _rows_of(model)
-    grouped = read_groups(groups, _ids_of(model, len(rows)))
-    known, classes = read_graph_labels(labels, grouped.names)
+    grouped = read_groups(given.groups, _ids_of(model, len(rows)))
+    known, classes = read_graph_labels(given.labels, grouped.names)
     probabilities = classifier.fit(rows, grouped.groups, known).predict_proba(rows, grouped.groups)
     best = probabilities.argmax(axis=1)
     table = pd.DataFrame({"graph": grouped.names, "class": [classes[k] for k in best]})
     table["probability"] = probabilities.max(axis=1)
-    write_table(table, out)
-    typer.echo(f"wrote {len(table)} classes to {out}")
+    write_pieces([table], given.out)
+    typer.echo(f"wrote {len(table)} classes to {given.out}")
 
 
 def _rows_of(model: Model) -> np.ndarray:

@@ -1,74 +1,67 @@
-"""Options of training on an engine: tables of any size, and who holds the edges."""
+"""Options of engines: tables of any size, and who holds the edges."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from caribou.cli.options import (
-    ROLES,
-    GraphOptions,
-    GraphSource,
-    column_titles,
-    given_sources,
-    parse_classes,
-    warn_of_no_edges,
-)
+from caribou.cli.command import option, record
+from caribou.cli.options import GraphOptions, GraphSource, parse_classes
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from caribou.engines.training_tables import TrainingTables
     from caribou.graph import Graph
     from caribou.privacy.budget import PrivacyUnit
     from caribou.tables.rules import ColumnRules
     from caribou.tables.sources import Source
 
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
-@dataclass(frozen=True)
+
+@record
 class EngineOptions:
-    """Tables that need not fit into memory, and the engine that holds their edges. The fields are the options of a command."""
+    """Tables that need not fit into memory, and the engine that holds their edges."""
 
-    edges: Annotated[
-        str | None,
-        typer.Option(
-            help="Large graphs, with --nodes: pairs of ids of the node table, or of its row numbers: .npy, .parquet, .csv, a "
-            "folder of them, a Delta table; a path or s3://..., gs://...",
-            show_default=False,
-        ),
-    ] = None
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            help="Large graphs: local (edges in memory), outofcore (edges on disk) or ray (edges with workers); for votes-edp, "
-            "caribou-edp, caribou-inf and mlp (default with --edges: local).",
-            show_default=False,
-        ),
-    ] = None
-    memory: Annotated[
-        str | None,
-        typer.Option(help="With outofcore: memory of the whole process, e.g. 4GB, from 512MiB on (default: no limit)."),
-    ] = None
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="With local or ray: blocks that are worked on at a time (default: one per processor).",
-            show_default=False,
-        ),
-    ] = None
-    address: Annotated[str | None, typer.Option(help="With ray: auto or ray://HOST:PORT (default: this machine).")] = (
-        None
+    edges: str | None = option(
+        "Large graphs: pairs of ids of the node table, or of its row numbers: .npy, .parquet, .csv, a folder of them, a Delta "
+        "table; a path or s3://..., gs://..."
     )
+    engine: str | None = option(
+        "Large graphs: local (in memory), outofcore (edges on disk) or ray (edges with workers); to train, for votes-edp, "
+        "caribou-edp, caribou-inf and mlp (default with --edges: local)."
+    )
+    memory: str | None = option(
+        "With outofcore: memory of the whole process, e.g. 4GB, from 512MiB on (default: no limit)."
+    )
+    workers: int | None = option("With local or ray: blocks that are worked on at a time (default: one per processor).")
+    address: str | None = option("With ray: auto or ray://HOST:PORT (default: this machine).")
 
     @property
     def is_given(self) -> bool:
         """Whether any of the options was given."""
-        return any(getattr(self, f.name) is not None for f in fields(self))
+        return self != EngineOptions()
+
+    @property
+    def name(self) -> str:
+        """The engine."""
+        return self.engine or "local"
+
+    @property
+    def bytes(self) -> int | None:
+        """Of memory for the whole process; None: no limit."""
+        return None if self.memory is None else parse_size(self.memory)
+
+    @property
+    def count(self) -> int:
+        """Of workers."""
+        return os.cpu_count() or 1 if self.workers is None else self.workers
 
 
 NO_ENGINE = EngineOptions()
@@ -77,35 +70,25 @@ NO_ENGINE = EngineOptions()
 
 def graph_of(
     engine: EngineOptions, graph: GraphOptions, name: str | None, prior: Path | None, work: Path | None, method: str
-) -> GraphSource | EngineSource:
+) -> GraphSource:
     """Where the graph comes from: the tables of an engine, if one is asked for. ``work``: where blocks may lie on disk."""
     if not engine.is_given:
-        return replace(graph.source(name), prior=prior)
-    return EngineSource(engine, graph, name, prior, work, method)
+        return GraphSource(graph, name, prior)
+    return EngineSource(graph, name, prior, engine, work, method)
 
 
 @dataclass
-class EngineSource:
-    """A graph on an engine; what `GraphSource` is to a graph in memory. It holds its blocks until the context ends."""
+class EngineSource(GraphSource):
+    """A graph on an engine. It holds its blocks until the context ends; tables are read once."""
 
-    engine: EngineOptions
-    options: GraphOptions
-    name: str | None
-    prior: Path | None
-    work: Path | None
-    method: str
+    engine: EngineOptions = NO_ENGINE
+    work: Path | None = None
+    method: str = ""
     _opened: ExitStack = field(default_factory=ExitStack)
     _graph: Graph | None = None
 
     def __str__(self) -> str:
-        from caribou.tables.queries import shown_database
-
-        tables = self.options.files.tables
-        queries = f"queries on {shown_database(tables.db)}" if tables.is_sql else None
-        return str(self.engine.edges or queries or self.options.graph)
-
-    def __enter__(self) -> EngineSource:
-        return self
+        return self.engine.edges or super().__str__()
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
@@ -118,19 +101,9 @@ class EngineSource:
             if isinstance(file, Path) and not file.exists():
                 raise InputError(f"{file}: file not found (--{flag})")
 
-    def load(
-        self,
-        seed: int = 0,
-        *,
-        again: bool = False,
-        otherwise: Sequence[str] | None = None,
-        unit: PrivacyUnit | None = None,
-        saved: ColumnRules | None = None,
+    def _read(
+        self, seed: int, otherwise: Sequence[str] | None, unit: PrivacyUnit | None, saved: ColumnRules | None
     ) -> Graph:
-        """The graph with the split of its table, or the one that ``seed`` draws, as `GraphSource.load`. Tables are read once.
-
-        ``saved``: the column rules of a run, to which flags may add.
-        """
         from caribou.engines.training_tables import training_graph
         from caribou.tables.read import divided
 
@@ -140,82 +113,71 @@ class EngineSource:
             rules = tables.rules if saved is None else saved.joined(tables.rules)
             tables = replace(tables, rules=rules, classes=classes)
             self._graph = self._opened.enter_context(training_graph(tables))
-        if not again:
-            warn_of_no_edges(self._graph.num_edges, str(self))
-        data = divided(self._graph, seed, str(self))
-        if self.prior is not None:
-            from caribou.datasets.prior_table import with_prior_of
-
-            data = with_prior_of(data, self.prior)
-        return data
+        return divided(self._graph, seed, str(self))
 
     def _tables(self) -> TrainingTables:
-        from caribou.cli.propagate import parse_size
         from caribou.engines.training_tables import TrainingTables
         from caribou.methods import method_info
-        from caribou.tables.read import Titles
         from caribou.tables.sources import name_of
 
-        engine = self.engine.engine or "local"
-        method_info(self.method).check_engine(self.method, engine)
-        if engine == "outofcore" and self.engine.workers is not None:
+        given, files = self.engine, self.options.files
+        method_info(self.method).check_engine(self.method, given.name)
+        if given.name == "outofcore" and given.workers is not None:
             raise InputError(
-                f"workers must go with the engine local or ray, got outofcore with {self.engine.workers} (--workers): it works "
-                "on one block at a time"
+                f"workers must go with the engine local or ray, got outofcore with {given.workers} (--workers): it works on one "
+                "block at a time"
             )
-        memory = None if self.engine.memory is None else parse_size(self.engine.memory)
-        edges, nodes = self._sources(memory)
-        titles = column_titles(self.options.files.column or ())
-        rules = self.options.files.tables.rules()
+        edges, nodes = self._sources()
+        rules = files.tables.rules()
         if rules.encoding is not None:
             raise InputError(
                 f"encoding must be UTF-8 where tables are read in pieces, got {rules.encoding!r}: write UTF-8 or Parquet, "
                 "or read them in memory (--graph EDGES --nodes NODES without --engine)"
             )
-        classes = self.options.files.classes
         return TrainingTables(
             edges,
             nodes,
-            engine,
-            memory,
-            os.cpu_count() or 1 if self.engine.workers is None else self.engine.workers,
-            self.engine.address,
-            name=self.name or (name_of(edges) if self.options.graph is None else self.options.graph.resolve().name),
-            titles=Titles(**{role: titles.get(f"{role}_column") for role in ROLES}),
+            given.name,
+            given.bytes,
+            given.count,
+            given.address,
+            name=self.name or (name_of(edges) if files.graph is None else files.graph.resolve().name),
+            titles=files.tables.titles,
             rules=rules,
-            classes=None if classes is None else parse_classes(classes),
+            classes=None if files.classes is None else parse_classes(files.classes),
             work=self.work,
         )
 
-    def _sources(self, memory: int | None) -> tuple[Source, Source]:
+    def _sources(self) -> tuple[Source, Source]:
         """Edges and nodes: tables, queries, or a folder of arrays."""
-        files, folder = self.options.files, self.options.graph
-        if self.options.dataset is None and folder is None:
-            tables = files.tables
-            return given_sources(
-                {"edges": (self.engine.edges, tables.sql_edges), "nodes": (files.nodes, tables.sql_nodes)},
-                tables.db,
-                memory,
-            )
         from caribou.datasets.arrays import EDGES, is_array_folder
 
-        others = (self.options.dataset, self.engine.edges, files.nodes)
-        if folder is not None and others == (None, None, None) and not files.tables.is_sql and is_array_folder(folder):
+        files, dataset, edges = self.options.files, self.options.dataset, self.engine.edges
+        folder = files.graph
+        if dataset is None and folder is None:
+            return files.tables.sources(edges, files.nodes, "--nodes", self.engine.bytes)
+        alone = dataset is None and edges is None and files.nodes is None and not files.tables.is_sql
+        if folder is not None and alone and is_array_folder(folder):
             return folder / EDGES, folder
+        got = f"--dataset {dataset}" if dataset is not None else f"--graph {folder}"
+        got += " and another table: leave one out" if not alone and dataset is None else ""
+        if alone and folder is not None and folder.is_file():
+            got += f", which is a file: give --edges {folder}"
         raise InputError(
-            "engine must go with --edges and --nodes, with --sql-edges and --sql-nodes, or with --graph FOLDER of arrays, got "
-            f"{self._other_source()}"
+            "engine must go with --edges and --nodes, with --sql-edges and --sql-nodes, or with --graph FOLDER of arrays "
+            f"(edges.npy), got {got}"
         )
 
-    def _other_source(self) -> str:
-        """What was given in the place of tables, and what to give."""
-        folder, edges = self.options.graph, self.engine.edges
-        if self.options.dataset is not None:
-            return f"--dataset {self.options.dataset}"
-        if edges is not None:
-            return f"both --graph {folder} and --edges {edges}: leave one out"
-        if folder is not None and folder.is_file():
-            return f"--graph {folder}, which is a file: give --edges {folder}"
-        if self.options.files.nodes is not None or self.options.files.tables.is_sql:
-            return f"--graph {folder} and another table: leave one out"
-        return f"--graph {folder}, where no edges.npy lies"
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as 4GB, 1.5GiB or 800M; a bare number is bytes.
+
+    >>> parse_size("4GB"), parse_size("512MiB")
+    (4000000000, 536870912)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), flags=re.IGNORECASE)
+    if match is None:
+        raise InputError(f"memory must be a size such as 4GB or 512MiB, got {text!r}")
+    number, prefix, binary = match.groups()
+    unit = _UNITS[prefix.upper()]
+    return int(float(number) * (1024 ** list(_UNITS).index(prefix.upper()) if binary else unit))

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from caribou.cli.certificate import write_release_page
+from caribou.cli.command import argument, command, option, record, switch
 from caribou.cli.engine_options import EngineOptions, graph_of
-from caribou.cli.options import (
-    EntryOptions,
-    FileOptions,
-    GraphOptions,
-    Page,
-    PriorFile,
-    Spend,
-    require_takes_prior,
-    with_option_groups,
-)
+from caribou.cli.options import NAME, PAGE, PRIOR, SPEND, EntryOptions, FileOptions, GraphOptions, require_takes_prior
 from caribou.cli.spool import save_or_spool
 from caribou.cli.train import flagging, metric_rows
 
@@ -26,63 +18,61 @@ if TYPE_CHECKING:
     from caribou.model.estimator import Model
 
 
-@with_option_groups
-def extend(
-    run: Annotated[Path, typer.Argument(help="The run of the month before: what caribou train or extend wrote.")],
-    *,
-    out: Annotated[Path, typer.Option(help="Save the new run, of old and new nodes, to this new folder.")],
-    graph: Annotated[
-        Path | None,
-        typer.Option(
-            help="The grown graph, old nodes included: .npz, .pt, .graphml, or an edge table.", show_default=False
-        ),
-    ] = None,
-    files: FileOptions,
-    engine: EngineOptions,
-    name: Annotated[
-        str | None, typer.Option(help="The name that a ledger charges, which must be that of the run (default).")
-    ] = None,
-    ledger: EntryOptions,
-    spend: Spend = False,
-    prior: PriorFile = None,
-    page: Page = False,
-    left: Annotated[
-        bool, typer.Option("--left", help="Declare that known nodes which are not in the graph have left.")
-    ] = False,
-    same_order: Annotated[
-        bool,
-        typer.Option(
-            "--same-order", help="Without ids: declare that the first rows are the nodes of the run, in its order."
-        ),
-    ] = False,
-) -> None:
+@record
+class ExtendOptions:
+    """What caribou extend takes."""
+
+    run: Path = argument("The run of the month before: what caribou train or extend wrote.")
+    out: Path = option("Save the new run, of old and new nodes, to this new folder.", default=...)
+    files: FileOptions
+    engine: EngineOptions
+    name: str | None = NAME
+    ledger: EntryOptions
+    spend: bool = SPEND
+    prior: Path | None = PRIOR
+    page: bool = PAGE
+    left: bool = switch("Declare that known nodes which are not in the graph have left.")
+    same_order: bool = switch("Without ids: declare that the first rows are the nodes of the run, in its order.")
+
+
+@command
+def extend(given: ExtendOptions) -> None:
     """Score nodes that arrived since: every pair with an arrival is asked once, old pairs never again. It costs nothing more.
 
-    For runs of votes-edp. All batches of a release cost its epsilon once. Nodes are known by their ids, which must not change.
-    Predictions of old nodes stay as they were: an edge that appeared between two of them since is never read. A run can be
-    extended once; extend the new one next month. Tables are read by the rules of the run. The ledger must be the one that the run
-    was charged in. The name is that of the run. Predictions mark the arrivals in the column new.
+    For runs of votes-edp. The graph is the grown one, old nodes included. All batches of a release cost its epsilon once. Nodes
+    are known by their ids, which must not change. Predictions of old nodes stay as they were: an edge that appeared between two
+    of them since is never read. A run can be extended once; extend the new one next month. Tables are read by the rules of the
+    run. The ledger must be the one that the run was charged in. The name is that of the run. Predictions mark the arrivals in the
+    column new.
 
     Example: caribou extend run --graph nov-edges.csv --nodes nov-nodes.csv --out run-nov
     """
     from caribou.model.estimator import load
     from caribou.model.state import check_target
 
+    out, prior = given.out, given.prior
     check_target(out)
-    model = load(run)
+    model = load(given.run)
     require_takes_prior(model.method, model.takes_prior, prior)
-    own = None if prior is None else model.classes
-    with graph_of(
-        engine, GraphOptions(graph=graph, files=files), None, prior, out.absolute().parent, model.method
-    ) as source:
+    graph, work = GraphOptions(files=given.files), out.absolute().parent
+    with graph_of(given.engine, graph, None, prior, work, model.method) as source:
         source.check()
-        data = source.load(otherwise=own, unit=model.budget.unit, saved=model.column_rules)
-        later = model.extend(data, ledger=ledger.noted(), spend=spend, left=left, same_order=same_order, name=name)
+        data = source.load(
+            otherwise=None if prior is None else model.classes, unit=model.budget.unit, saved=model.column_rules
+        )
+        later = model.extend(
+            data,
+            ledger=given.ledger.noted(),
+            spend=given.spend,
+            left=given.left,
+            same_order=given.same_order,
+            name=given.name,
+        )
         save_or_spool(later, out)
-    if page:
-        write_release_page(out, ledger.path)
-    cost = f"a release of its own: {later.budget}" if spend else "at no further cost: a batch of the same release"
-    where = "" if ledger.path is None else f", entered in {ledger.path}"
+    if given.page:
+        write_release_page(out, given.ledger.path)
+    cost = f"a release of its own: {later.budget}" if given.spend else "at no further cost: a batch of the same release"
+    where = "" if given.ledger.path is None else f", entered in {given.ledger.path}"
     typer.echo(f"{model.arrivals.found(data)} of {model.num_nodes} known nodes are in the graph")
     typer.echo(f"{later.num_nodes - model.num_nodes} new nodes, {cost}{where}")
     _print_metrics(later)

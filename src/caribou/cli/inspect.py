@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from caribou.cli.options import AsJson, FileOptions, GraphFile, class_words, with_option_groups
+from caribou.cli.command import as_json, command, option, record
+from caribou.cli.options import FileOptions, GraphOptions, GraphSource, class_words
+from caribou.cli.output import print_facts, print_json, print_table
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:
@@ -16,16 +17,19 @@ if TYPE_CHECKING:
 EXIT_UNREADABLE = 1
 
 
-@with_option_groups
-def inspect(
-    *,
-    graph: GraphFile = None,
-    files: FileOptions,
-    unit: Annotated[
-        PrivacyUnit, typer.Option(help="What will be protected; node level asks for more declarations.")
-    ] = PrivacyUnit.EDGE,
-    as_json: AsJson = False,
-) -> None:
+@record
+class InspectOptions:
+    """What caribou inspect takes."""
+
+    files: FileOptions
+    unit: PrivacyUnit = option(
+        "What will be protected; node level asks for more declarations.", default=PrivacyUnit.EDGE
+    )
+    as_json: bool = as_json()
+
+
+@command
+def inspect(given: InspectOptions) -> None:
     """List all problems of your own tables with the flag that mends each, and what is dropped or not used.
 
     Nothing is released and nothing is spent. Counts are exact and examples quote cells: they are for the owner's eyes only.
@@ -33,41 +37,31 @@ def inspect(
 
     Example: caribou inspect --graph transfers.csv --nodes accounts.csv --unknown unknown --drop-unknown-ids
     """
-    found = files.source(graph).inspect(unit)
-    if as_json:
-        typer.echo(json.dumps(found.inspection.to_dict(), indent=2))
+    found = GraphSource(GraphOptions(files=given.files)).inspect(given.unit).inspection
+    if given.as_json:
+        print_json(found.to_dict())
     else:
-        _print(found.inspection)
-    if not found.inspection.readable:
+        _print(found)
+    if not found.readable:
         raise typer.Exit(EXIT_UNREADABLE)
 
 
 def _print(found: Inspection) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
     if found.problems:
-        table = Table("problem", "count", "examples", "give", title="to mend", title_justify="left")
-        for problem in found.problems:
-            words = f"{problem.place}: {problem.rule}"
-            examples = ", ".join(problem.examples)
-            table.add_row(*map(Text, (words, f"{problem.count:,}", examples, "\nor ".join(problem.flags))))
-        console.print(table)
+        problems = [
+            (f"{p.place}: {p.rule}", f"{p.count:,}", ", ".join(p.examples), "\nor ".join(p.flags))
+            for p in found.problems
+        ]
+        print_table(("problem", "count", "examples", "give"), problems)
     if found.notes:
-        table = Table("good to know", "to change it", title_justify="left")
-        for note in found.notes:
-            table.add_row(*map(Text, (note.words, " ".join(note.flags))))
-        console.print(table)
-    facts = Table(show_header=False, box=None, pad_edge=False)
+        print_table(("good to know", "to change it"), [(note.words, " ".join(note.flags)) for note in found.notes])
     edges = "" if found.edges is None else f", {found.edges:,} edges"
-    facts.add_row("graph", f"{found.nodes:,} nodes{edges}, {len(found.features)} features")
-    if found.class_counts:
-        facts.add_row("classes", Text(class_words(found.class_counts, found.unlabelled)))
-    facts.add_row("features", Text(", ".join(found.features)))
-    facts.add_row("do not publish", "any of this: counts and examples are private")
-    if found.flags:
-        facts.add_row("these flags together", Text(" ".join(found.flags)))
-    facts.add_row("readable", "yes" if found.readable else "no")
-    console.print(facts)
+    facts = {
+        "graph": f"{found.nodes:,} nodes{edges}, {len(found.features)} features",
+        "classes": class_words(found.class_counts, found.unlabelled) if found.class_counts else "",
+        "features": ", ".join(found.features),
+        "do not publish": "any of this: counts and examples are private",
+        "these flags together": " ".join(found.flags),
+        "readable": "yes" if found.readable else "no",
+    }
+    print_facts((word, fact) for word, fact in facts.items() if fact)

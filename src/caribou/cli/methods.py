@@ -5,20 +5,27 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from caribou.cli.options import AsJson
+from caribou.cli.command import argument, as_json, command, record
+from caribou.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from caribou.methods import MethodInfo
 
 
-def methods(
-    name: Annotated[str | None, typer.Argument(help="One method, with its settings.")] = None,
-    as_json: AsJson = False,
-) -> None:
+@record
+class MethodsOptions:
+    """What caribou methods takes."""
+
+    name: str | None = argument("One method, with its settings.", None)
+    as_json: bool = as_json()
+
+
+@command
+def methods(given: MethodsOptions) -> None:
     """List the methods; of one method, its settings with their defaults and what tune would try.
 
     Example: caribou methods votes-edp
@@ -26,15 +33,21 @@ def methods(
     from caribou.methods import METHODS, load_own_methods, method_info
 
     load_own_methods()
-    if name is None:
-        _list(METHODS, as_json)
+    if given.name is None:
+        rows = [{"method": name, "unit": info.unit.value, "summary": info.summary} for name, info in METHODS.items()]
+        if given.as_json:
+            print_json({"methods": rows})
+        else:
+            print_table(("method", "unit", "what it is"), [list(row.values()) for row in rows])
         return
-    document = describe(name, method_info(name))
+    document = describe(given.name, method_info(given.name))
     document["text"] = re.sub(r"`+([^`]*)`+", r"\1", document["text"])  # plain words
-    if as_json:
-        typer.echo(json.dumps(document, indent=2))
+    if given.as_json:
+        print_json(document)
         return
-    typer.echo(f"{name} ({document['unit']} level): {document['summary']}\n\n{document['text']}\n\nSettings (--set):")
+    typer.echo(
+        f"{given.name} ({document['unit']} level): {document['summary']}\n\n{document['text']}\n\nSettings (--set):"
+    )
     for key, value in document["settings"].items():
         typer.echo(f"  {key} = {json.dumps(value)}")
     if document["space"]:
@@ -55,19 +68,3 @@ def describe(name: str, info: MethodInfo) -> dict[str, Any]:
         "settings": dict(method.settings()),
         "space": {key: list(values) for key, values in info.space.items()},
     }
-
-
-def _list(table: dict[str, MethodInfo], as_json: bool) -> None:
-    if as_json:
-        rows = [{"method": name, "unit": info.unit.value, "summary": info.summary} for name, info in table.items()]
-        typer.echo(json.dumps({"methods": rows}, indent=2))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False)
-    for heading in ("method", "unit", "what it is"):
-        shown.add_column(heading, no_wrap=heading != "what it is", justify="left")
-    for name, info in table.items():
-        shown.add_row(name, info.unit.value, info.summary)
-    Console().print(shown)

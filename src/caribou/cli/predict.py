@@ -2,71 +2,49 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from caribou._validate import unit_interval
+from caribou.cli.command import argument, command, option, record, switch
 from caribou.cli.engine_options import NO_ENGINE, EngineOptions, graph_of
-from caribou.cli.options import (
-    FileOptions,
-    GraphOptions,
-    LedgerOptions,
-    Name,
-    PriorFile,
-    Spend,
-    require_takes_prior,
-    with_option_groups,
-)
+from caribou.cli.options import NAME, PRIOR, FileOptions, GraphOptions, LedgerOptions, require_takes_prior
+from caribou.cli.output import TABLES, check_table, write_pieces, write_whole
 from caribou.cli.spool import spool_folders
 from caribou.errors import InputError, RunError
-from caribou.machine.files import atomic_file
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from caribou.graph import Graph
     from caribou.methods import Fitted
     from caribou.metrics import Threshold
     from caribou.model.estimator import Model
     from caribou.release import NotedLedger
 
-TABLES = (".csv", ".parquet")
-_Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
-_Training = Annotated[
-    bool,
-    typer.Option(
-        "--training-graph",
-        help="--graph is the training graph again, rows in any order: use what was released, spend nothing.",
-    ),
-]
+RUN = argument("The folder that caribou train --out wrote.")
 
 
-@dataclass(frozen=True)
-class _OtherGraph:
-    """Another graph than that of training."""
+@record
+class OtherGraphOptions:
+    """Another graph than that of training, and on which terms it is released."""
 
-    graph: Annotated[Path | None, typer.Option(help="Another graph: .npz, .pt, .graphml, or an edge table.")] = None
-    files: FileOptions = field(default_factory=FileOptions)
-    name: Name = None
-
-    @property
-    def is_given(self) -> bool:
-        """Whether a graph is named."""
-        return self.files.source(self.graph).is_given
+    files: FileOptions
+    name: str | None = NAME
+    release: bool = switch("Make a release about --graph, which costs epsilon; nothing else here spends anything.")
+    epsilon: float | None = option("Epsilon of the new release (default: that of the fit).", needs="--release")
+    ledger: LedgerOptions
+    spend: bool = switch("A release of its own, although the run keeps one about this graph.", needs="--release")
 
     @contextmanager
     def loaded(
         self, model: Model, out: Path, engine: EngineOptions = NO_ENGINE, prior: Path | None = None
     ) -> Iterator[Graph]:
         """It, read as the model's own was: its column rules, and at node level, or with a prior, its classes."""
-        graph, own = GraphOptions(graph=self.graph, files=self.files), model.budget.unit is PrivacyUnit.NODE
+        graph, own = GraphOptions(files=self.files), model.budget.unit is PrivacyUnit.NODE
         with graph_of(engine, graph, self.name, prior, out.absolute().parent, model.method) as source:
             source.check()
             yield source.load(
@@ -75,68 +53,32 @@ class _OtherGraph:
                 saved=model.column_rules,
             )
 
-    def refuse_flags(self, **others: bool) -> None:
-        """Flags about another graph, and those of ``others`` that are given, say nothing where none is named."""
-        if self.files.is_given or self.name is not None or any(others.values()):
-            flags = [
-                "nodes",
-                "column",
-                "classes",
-                "name",
-                "rules of tables",
-                *(word.replace("_", "-") for word in others),
-            ]
-            raise InputError(f"{', '.join(flags[:-1])} and {flags[-1]} must go with --graph, got no --graph")
+    def refuse_flags(self, *others: bool) -> None:
+        """Flags about another graph, and ``others``, say nothing where none is named."""
+        if self.files.says_how or self.name is not None or self.release or any(others):
+            raise InputError("flags about another graph must go with --graph, got no --graph")
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """On which terms another graph is released."""
+@record
+class PredictOptions:
+    """What caribou predict takes."""
 
-    release: Annotated[
-        bool,
-        typer.Option(
-            "--release", help="Make a release about --graph, which costs epsilon; nothing else here spends anything."
-        ),
-    ] = False
-    epsilon: Annotated[
-        float | None,
-        typer.Option(help="Epsilon of a new release about --graph (default: that of the fit).", show_default=False),
-    ] = None
-    ledger: LedgerOptions = field(default_factory=LedgerOptions)
-    spend: Spend = False
-
-    def check(self) -> None:
-        """Terms of a release say nothing without one."""
-        for name, given in (("epsilon", self.epsilon is not None), ("spend", self.spend)):
-            if given and not self.release:
-                raise InputError(f"{name} must go with --release, got none")
+    run: Path = RUN
+    out: Path = option("Write the predictions to this new file: .csv or .parquet.", default=...)
+    other: OtherGraphOptions
+    engine: EngineOptions
+    training_graph: bool = switch(
+        "--graph is the training graph again, rows in any order: use what was released, spend nothing."
+    )
+    threshold: float | None = option(
+        "Two classes: flag nodes from this probability of the positive class on (default: the run's own threshold)."
+    )
+    positive: str | None = option("The class that is flagged (default: that of the run).", needs="--threshold")
+    prior: Path | None = PRIOR
 
 
-@with_option_groups
-def predict(
-    run: _Run,
-    out: Annotated[Path, typer.Option(help="Write the predictions to this new file: .csv or .parquet.")],
-    *,
-    other: _OtherGraph,
-    engine: EngineOptions,
-    training_graph: _Training = False,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="Two classes: flag nodes from this probability of the positive class on (default: the run's own threshold).",
-            show_default=False,
-        ),
-    ] = None,
-    positive: Annotated[
-        str | None,
-        typer.Option(
-            help="With --threshold: the class that is flagged (default: that of the run).", show_default=False
-        ),
-    ] = None,
-    terms: _Terms,
-    prior: PriorFile = None,
-) -> None:
+@command
+def predict(given: PredictOptions) -> None:
     """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 
     Without --graph: the nodes of the training graph, from the saved run; free. With --graph, or --edges for tables of any size:
@@ -153,29 +95,28 @@ def predict(
     from caribou.model.estimator import load
     from caribou.model.frames import predictions_tables
 
-    check_table(out)
-    terms.check()
-    if threshold is not None:
-        unit_interval(threshold=threshold)
-    model = load(run)
-    require_takes_prior(model.method, model.takes_prior, prior)
+    check_table(given.out)
+    if given.threshold is not None:
+        unit_interval(threshold=given.threshold)
+    model, out = load(given.run), given.out
+    require_takes_prior(model.method, model.takes_prior, given.prior)
     new = None
-    if not (other.is_given or engine.is_given):
-        other.refuse_flags(training_graph=training_graph, release=terms.release, prior=prior is not None)
+    if not (given.other.files.is_given or given.engine.is_given):
+        given.other.refuse_flags(given.training_graph, given.prior is not None)
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
         new = model.is_new if model.is_new.any() else None
     else:
-        with other.loaded(model, out, engine, prior) as data:
+        with given.other.loaded(model, out, given.engine, given.prior) as data:
             ids, title = _ids(data), data.id_title
-            if training_graph:
+            if given.training_graph:
                 probabilities = model.predict_proba(data, training_graph=True)
             else:
-                probabilities = _released(run, model, data, out, terms).probabilities
-    cut = _threshold_of(model, threshold, positive)
+                probabilities = _released(given.run, model, data, out, given.other).probabilities
+    cut = _threshold_of(model, given.threshold, given.positive)
     write_pieces(predictions_tables(probabilities, model.classes, ids, title, cut, new), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if cut is not None:
-        chosen = "the best F1 on validation nodes" if threshold is None else "as given"
+        chosen = "the best F1 on validation nodes" if given.threshold is None else "as given"
         typer.echo(f"flagged: p_{model.classes[cut.positive]} >= {cut.value:.4g} ({chosen})")
     if model.budget.unit is PrivacyUnit.NODE:
         typer.echo(
@@ -183,14 +124,17 @@ def predict(
         )
 
 
-@with_option_groups
-def embed(
-    run: _Run,
-    out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .csv, .parquet or .npy.")],
-    *,
-    other: _OtherGraph,
-    terms: _Terms,
-) -> None:
+@record
+class EmbedOptions:
+    """What caribou embed takes."""
+
+    run: Path = RUN
+    out: Path = option("Write X^(K) to this new file: .csv, .parquet or .npy.", default=...)
+    other: OtherGraphOptions
+
+
+@command
+def embed(given: EmbedOptions) -> None:
     """Write the embeddings X^(K) of a run, for any other task. They are already released: this costs nothing.
 
     With --graph: of another graph about which the run keeps a release; --release makes one, which costs epsilon. A run without
@@ -203,19 +147,19 @@ def embed(
     from caribou.model.estimator import load
     from caribou.model.frames import tables_with_ids
 
+    out = given.out
     check_table(out, (*TABLES, ".npy"))
-    terms.check()
-    model = load(run)
+    model = load(given.run)
     state, ids, title = model.embeddings, model.node_ids, model.id_title
     warn_unprotected(model)
-    if other.is_given:
-        with other.loaded(model, out) as data:
-            state = _released(run, model, data, out, terms).released["state"]
+    if given.other.files.is_given:
+        with given.other.loaded(model, out) as data:
+            state = _released(given.run, model, data, out, given.other).released["state"]
             ids, title = _ids(data), data.id_title
     else:
-        other.refuse_flags(release=terms.release)
+        given.other.refuse_flags()
     if out.suffix == ".npy":
-        _write_whole(out, lambda path: np.save(path, state))
+        write_whole(out, lambda path: np.save(path, state))
     else:
         write_pieces(tables_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
@@ -233,13 +177,13 @@ def warn_unprotected(model: Model) -> None:
         typer.echo(f"warning: {unprotected(model.certificate)}", err=True)
 
 
-def _released(run: Path, model: Model, data: Graph, out: Path, terms: _Terms) -> Fitted:
+def _released(run: Path, model: Model, data: Graph, out: Path, other: OtherGraphOptions) -> Fitted:
     """The release about another graph that the run keeps, or a new one, which the run keeps from then on."""
-    ledger = terms.ledger.noted()
-    if terms.release and (terms.spend or model.known_release(data) is None):
-        return _new_release(run, model, data, out, terms, ledger)
+    ledger = other.ledger.noted()
+    if other.release and (other.spend or model.known_release(data) is None):
+        return _new_release(run, model, data, out, other, ledger)
     # either of them spends nothing here; a graph that was not released is refused
-    found = model.release(data, epsilon=terms.epsilon) if terms.release else model.release_of(data)
+    found = model.release(data, epsilon=other.epsilon) if other.release else model.release_of(data)
     certificate = found.certificate
     if certificate.epsilon_spent == 0:
         typer.echo("each prediction is made from a node's own features: nothing was released", err=True)
@@ -265,7 +209,9 @@ def _is_recorded(ledger: NotedLedger, certificate_id: str) -> bool:
     return any(entry.certificate_id == certificate_id for entry in Ledger(ledger.path, create=False).entries())
 
 
-def _new_release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms, ledger: NotedLedger | None) -> Fitted:
+def _new_release(
+    run: Path, model: Model, data: Graph, out: Path, other: OtherGraphOptions, ledger: NotedLedger | None
+) -> Fitted:
     from caribou.model.state import PREDICTIONS
     from caribou.privacy.budget import Budget
 
@@ -276,8 +222,8 @@ def _new_release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms,
         )
     if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
         typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
-    replaced = terms.ledger.replace_fingerprint
-    result = model.release(data, epsilon=terms.epsilon, ledger=ledger, replace_fingerprint=replaced, spend=terms.spend)
+    replaced = other.ledger.replace_fingerprint
+    result = model.release(data, epsilon=other.epsilon, ledger=ledger, replace_fingerprint=replaced, spend=other.spend)
     made = result.certificate
     if made.epsilon_spent == 0:
         where = "" if ledger is None else f"; entered in {ledger.path} at no cost"
@@ -317,8 +263,6 @@ def _threshold_of(model: Model, given: float | None, positive: str | None) -> Th
 
     own = model.threshold
     if given is None:
-        if positive is not None:
-            raise InputError(f"threshold must be given with --positive (--threshold 0.2), got {positive!r} alone")
         return own
     if positive is not None and positive not in model.classes:
         raise InputError(
@@ -331,57 +275,3 @@ def _threshold_of(model: Model, given: float | None, positive: str | None) -> Th
         )
     place = own.positive if positive is None and own is not None else model.classes.index(str(positive))
     return Threshold(place, given, float("nan"))
-
-
-def check_table(out: Path, endings: tuple[str, ...] = TABLES, field: str = "out") -> None:
-    """A table that can be written: a known ending, a new file, in a folder that can be written. ``field`` is its option."""
-    from caribou.model.state import require_writable
-
-    if out.suffix not in endings:
-        raise InputError(f"{field} must end in {' or '.join(endings)}, got {str(out)!r}")
-    if not out.absolute().parent.is_dir() or out.is_dir():
-        raise InputError(f"{field} must be a file in a folder that exists, got {str(out)!r}")
-    if out.exists():
-        raise InputError(f"{field} must be a new file, got {str(out)!r}, which exists")
-    require_writable(out.absolute().parent, str(out), field)
-
-
-def write_table(table: pd.DataFrame, out: Path) -> None:
-    """By the ending of the file, whole or not at all."""
-    write_pieces([table], out)
-
-
-def write_pieces(tables: Iterable[pd.DataFrame], out: Path) -> None:
-    """Tables of the same columns as one, each as it comes; by the ending of the file, whole or not at all."""
-    _write_whole(out, functools.partial(_write_csv if out.suffix == ".csv" else _write_parquet, tables))
-
-
-def _write_csv(tables: Iterable[pd.DataFrame], path: Path) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        for number, table in enumerate(tables):
-            table.to_csv(file, index=False, header=number == 0)
-
-
-def _write_parquet(tables: Iterable[pd.DataFrame], path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with ExitStack() as opened:
-        writer = None
-        for table in tables:
-            rows = pa.Table.from_pandas(table, None if writer is None else writer.schema, preserve_index=False)
-            if writer is None:
-                writer = opened.enter_context(pq.ParquetWriter(path, rows.schema))
-            writer.write_table(rows)
-
-
-def _write_whole(out: Path, write: Callable[[Path], object]) -> None:
-    """Whole or not at all."""
-    try:
-        with atomic_file(out) as temporary:
-            write(temporary)
-    except OSError as error:
-        raise InputError(
-            f"out must be a file that can be written, got {str(out)!r}: {error.strerror}; a release that was paid for is kept in "
-            "the run: give another --out"
-        ) from error

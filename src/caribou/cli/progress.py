@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -32,17 +32,23 @@ class ProgressLine:
         self._began = self._stage_began = self.clock()
         self._stage = ""
 
-    def advance(self) -> None:
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def advance(self, note: str = "") -> None:
         """One of the planned is made."""
         self.done += 1
         self._stage = ""
-        self._show("", 0, None)
+        self._show("", 0, None, note)
 
-    def step(self, stage: str, done: int, planned: int | None) -> None:
-        """A step of one of them: `caribou.models.progress.Listener`."""
+    def step(self, stage: str, done: int, planned: int | None, note: str = "") -> None:
+        """A step of one of them: `caribou.models.progress.Listener`. ``note``: what more is known of it."""
         if stage != self._stage:
             self._stage, self._stage_began = stage, self.clock()
-        self._show(stage, done, planned)
+        self._show(stage, done, planned, note)
 
     def clear(self) -> None:
         """Take the line off a terminal."""
@@ -51,13 +57,13 @@ class ProgressLine:
             self.out.flush()
             self._width = 0
 
-    def _show(self, stage: str, done: int, planned: int | None) -> None:
+    def _show(self, stage: str, done: int, planned: int | None, note: str) -> None:
         elapsed = self.clock() - self._began
         if elapsed < self._next:
             return
         terminal = self.out.isatty()
         self._next = elapsed + 0.2 if terminal else 2 * elapsed
-        line = self._line(stage, done, planned)
+        line = self._line(stage, done, planned, note)
         if terminal:
             self.out.write("\r" + line.ljust(self._width))
             self._width = max(self._width, len(line))
@@ -65,10 +71,12 @@ class ProgressLine:
             self.out.write(line + "\n")
         self.out.flush()
 
-    def _line(self, stage: str, done: int, planned: int | None) -> str:
+    def _line(self, stage: str, done: int, planned: int | None, note: str) -> str:
         words = [f"{self.title}: {self.done} of {self.planned} done"] if self.planned > 1 else [self.title]
         if stage:
             words.append(f"{stage} {done}" if planned is None else f"{stage} {done} of {planned}")
+        if note:
+            words.append(note)
         seconds = self._left(done, planned)
         if seconds is not None:
             words.append(f"{about(seconds)} left")
@@ -102,12 +110,5 @@ def fit_progress(title: str, fits: int, *, stages: bool = True) -> Iterator[Call
     """A progress line over fits; yields what is to be called after each. ``stages``: show the steps inside a fit, too."""
     from caribou.models.progress import listening
 
-    line = ProgressLine(title, fits)
-    try:
-        if stages:
-            with listening(line.step):
-                yield line.advance
-        else:
-            yield line.advance
-    finally:
-        line.clear()
+    with ProgressLine(title, fits) as line, listening(line.step) if stages else nullcontext():
+        yield line.advance

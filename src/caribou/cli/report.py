@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from caribou.cli.command import argument, command, option, record
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,29 +16,24 @@ if TYPE_CHECKING:
     from caribou.experiments.records import Record
 
 
-def report(
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="The folder to write: index.html, and each table and figure as files; an earlier report is replaced."
-        ),
-    ],
-    results: Annotated[
-        Path | None, typer.Argument(help="The folder of records that caribou run wrote (default: the paper's).")
-    ] = None,
-    experiments: Annotated[
-        Path | None,
-        typer.Option(help="The folder of their experiments (*.toml), for titles and to say what is missing."),
-    ] = None,
-    scale: Annotated[str, typer.Option(help="The scale that counts as complete.")] = "laptop",
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="Show this metric of the test nodes in the place of accuracy: macro_f1, ap, brier, ...",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+@record
+class ReportOptions:
+    """What caribou report takes."""
+
+    results: Path | None = argument("The folder of records that caribou run wrote (default: the paper's).", None)
+    out: Path = option(
+        "The folder to write: index.html, and each table and figure as files; an earlier report is replaced.",
+        default=...,
+    )
+    experiments: Path | None = option(
+        "The folder of their experiments (*.toml), for titles and to say what is missing."
+    )
+    scale: str = option("The scale that counts as complete.", default="laptop")
+    metric: str | None = option("Show this metric of the test nodes in the place of accuracy: macro_f1, ap, brier, ...")
+
+
+@command
+def report(given: ReportOptions) -> None:
     """Build a self-contained page (no network) from records: tables with means and 95 % intervals, figures, costs.
 
     Any experiment gets a table by method, data set and epsilon, and curves. The paper's experiments get the paper's tables and
@@ -53,15 +49,15 @@ def report(
     from caribou.experiments.reproduction import find, results_folder
     from caribou.metrics import metric_name
 
-    results = results_folder(results)
+    results, scale, metric = results_folder(given.results), given.scale, given.metric
     records, problems = read_all(results)
     if not any(records.values()):
         raise InputError(f"results must be a folder with records of caribou run, got {str(results)!r} with none")
     known: dict[str, Experiment] = {}
     items, introduction = [], ""
-    paper = find() if experiments is None else None
-    if experiments is not None:
-        known = {experiment.name: experiment for experiment in available(experiments)}
+    paper = find() if given.experiments is None else None
+    if given.experiments is not None:
+        known = {experiment.name: experiment for experiment in available(given.experiments)}
     elif paper is not None:
         published = {experiment.name: experiment for experiment in available(paper.experiments)}
         others = {name for name, found in records.items() if not belongs(found, published.get(name))}
@@ -71,7 +67,7 @@ def report(
             items, introduction = [i for i in code.ITEMS if known.keys() & set(i.experiments)], code.INTRODUCTION
     wanted = None if metric is None else metric_name(metric)
     parts = sections(records, known, scale, items, results, wanted)
-    page = write_report(out, parts, problems, scale, introduction)[0]
+    page = write_report(given.out, parts, problems, scale, introduction)[0]
     measured = {name: len(successes(found)) for name, found in records.items()}
     names = {*known, *records}
     count = sum(bool(number) for number in measured.values())

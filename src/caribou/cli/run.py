@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from caribou._validate import integer
-from caribou.cli.options import DataDir
-from caribou.cli.progress import about
+from caribou.cli.command import argument, command, option, record, repeated, switch
+from caribou.cli.options import DATA_DIR
+from caribou.cli.output import print_table
+from caribou.cli.progress import ProgressLine
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,33 +23,27 @@ if TYPE_CHECKING:
 EXIT_CELLS_FAILED = 4
 
 
-def run(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            help="The experiment: a TOML file, or the name of one of the paper's, e.g. edge-accuracy; with --list a folder."
-        ),
-    ] = None,
-    scale: Annotated[str, typer.Option(help="smoke (minutes), laptop (a night) or full.")] = "laptop",
-    jobs: Annotated[int, typer.Option(help="How many cells at a time, one thread each.")] = 2,
-    conditions: Annotated[
-        list[str] | None, typer.Option("--filter", help="Only cells with axis=value; may be repeated.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of records, one file per experiment (default: results; of the paper's: reproduction/results).",
-            show_default=False,
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on: cells with a successful record are left out.")
-    ] = False,
-    listing: Annotated[
-        bool, typer.Option("--list", help="List the experiments of FILE, a folder (default: the paper's), and stop.")
-    ] = False,
-    data_dir: DataDir = None,
-) -> None:
+@record
+class RunOptions:
+    """What caribou run takes."""
+
+    file: Path | None = argument(
+        "The experiment: a TOML file, or the name of one of the paper's, e.g. edge-accuracy; with --list a folder.",
+        None,
+    )
+    scale: str = option("smoke (minutes), laptop (a night) or full.", default="laptop")
+    jobs: int = option("How many cells at a time, one thread each.", default=2)
+    conditions: tuple[str, ...] = repeated("Only cells with axis=value; may be repeated.", "--filter")
+    out: Path | None = option(
+        "Folder of records, one file per experiment (default: results; of the paper's: reproduction/results)."
+    )
+    resume: bool = switch("Go on: cells with a successful record are left out.")
+    listing: bool = switch("List the experiments of FILE, a folder (default: the paper's), and stop.", "--list")
+    data_dir: Path | None = DATA_DIR
+
+
+@command
+def run(given: RunOptions) -> None:
     """Run the cells of an experiment in parallel processes and append one record per cell.
 
     You can stop it at any time. A cell is recorded when it is finished, and --resume measures the others. A cell that fails is
@@ -61,17 +56,17 @@ def run(
     from caribou.experiments.records import result_file
     from caribou.experiments.reproduction import experiment_file, find
 
-    if listing:
-        _list(file)
+    if given.listing:
+        _list(given.file)
         return
-    if file is None:
+    if given.file is None:
         raise InputError("file must be an experiment (or give --list), got nothing")
-    integer(at_least=1, jobs=jobs)
-    file = experiment_file(file)
+    integer(at_least=1, jobs=given.jobs)
+    file, out, scale = experiment_file(given.file), given.out, given.scale
     experiment = read_experiment(file)
-    cells = filtered(experiment.cells(scale), conditions or [])
+    cells = filtered(experiment.cells(scale), list(given.conditions))
     if not cells:
-        wanted = ", ".join(conditions or [])
+        wanted = ", ".join(given.conditions)
         raise InputError(
             f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none with {wanted}"
         )
@@ -80,9 +75,9 @@ def run(
         paper = find()
         ours = paper is not None and file.resolve().is_relative_to(paper.experiments.resolve())
         out = paper.results if paper is not None and ours else Path("results")
-    if journal.exists(result_file(out, experiment.name)) and not resume:
+    if journal.exists(result_file(out, experiment.name)) and not given.resume:
         raise InputError(f"out must have no records of {experiment.name} yet, or give --resume, got {str(out)!r}")
-    failed = measure_missing(experiment, cells, out, jobs=jobs, data_dir=data_dir)
+    failed = measure_missing(experiment, cells, out, jobs=given.jobs, data_dir=given.data_dir)
     live = result_file(out, experiment.name)
     typer.echo(f"records: {live if live.exists() else journal.archive_of(live)}; caribou report {out} --out report")
     if failed:
@@ -114,13 +109,12 @@ def measure_missing(
     _make(out)
     todo = pending(cells, out, experiment.name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the workers, too
-    failed, began = 0, time.monotonic()
-    records = run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir, folder=experiment.folder)
-    for done, record in enumerate(records, start=1):
-        append(out, record)
-        failed += record.status == FAILED
-        left = about((time.monotonic() - began) / done * (len(todo) - done))
-        typer.echo(f"{done}/{len(todo)} {cell_words(record.cell)}: {outcome_words(record)}; {left} left", err=True)
+    failed = 0
+    with ProgressLine(experiment.title, len(todo)) as line:
+        for record in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir, folder=experiment.folder):
+            append(out, record)
+            failed += record.status == FAILED
+            line.advance(f"last: {cell_words(record.cell)}: {outcome_words(record)}")
     before = len(cells) - len(todo)
     typer.echo(f"{experiment.name}: {len(todo) - failed} cells measured, {failed} failed, {before} were done before")
     return failed
@@ -137,24 +131,18 @@ def _make(out: Path) -> None:
 
 
 def _list(folder: Path | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from caribou.experiments.grid import SCALES, available
     from caribou.experiments.reproduction import require
 
-    table = Table(box=None, pad_edge=False, caption=f"cells at scale {' / '.join(SCALES)}", caption_justify="left")
-    table.add_column("experiment", no_wrap=True)
-    table.add_column("title", overflow="fold")
-    table.add_column("cells", justify="right", no_wrap=True)
     where = require().experiments if folder is None else folder
+    rows = []
     for experiment in available(where):
         counts = " / ".join(f"{len(experiment.cells(scale)):,}" for scale in SCALES)
-        table.add_row(experiment.name, experiment.title, counts)
-    if not table.rows:
+        rows.append((experiment.name, experiment.title, counts))
+    if not rows:
         state = "which has none" if where.is_dir() else "which is no folder"
         raise InputError(f"file must be a folder with experiments (*.toml), got {str(where.absolute())!r}, {state}")
-    Console().print(table)
+    print_table(("experiment", "title", "cells"), rows, f"cells at scale {' / '.join(SCALES)}")
 
 
 def outcome_words(record: Record) -> str:

@@ -5,33 +5,35 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from caribou._validate import integer, positive_or_inf
 from caribou.cli.certificate import PUBLISHED, PUBLISHED_CERTIFICATE, keep_metrics, write_release_page
+from caribou.cli.command import argument, as_json, command, option, record, switch
 from caribou.cli.engine_options import EngineOptions, graph_of
 from caribou.cli.options import (
-    AsJson,
+    DELTA,
+    EPSILON,
+    METHOD_UNIT,
+    NAME,
+    PAGE,
+    PRIOR,
+    SETTINGS,
     GraphOptions,
     LedgerOptions,
-    Name,
-    Page,
-    PriorFile,
-    Unit,
     class_words,
     require_takes_prior,
-    with_option_groups,
 )
-from caribou.cli.predict import check_table, write_pieces
+from caribou.cli.output import print_facts, print_json
 from caribou.cli.progress import fit_progress
-from caribou.cli.spool import save_or_spool, spooled
-from caribou.errors import InputError, RunError
+from caribou.cli.spool import save_or_spool
+from caribou.errors import InputError
 from caribou.machine.files import atomic_write
 from caribou.machine.memory import peak_mb
 
@@ -42,11 +44,51 @@ if TYPE_CHECKING:
     from caribou.models.published_metrics import PublishedMetrics
     from caribou.privacy.budget import Budget
 
-
-OF_ONE_CLASS = ("f1", "average_precision")
-"""Metrics that are about one class where there are two."""
 FLAGGING = {"precision": "precision", "recall": "recall", "F1": "f1"}
 """What is printed of the nodes that a threshold flags, and its key in JSON."""
+
+
+@record
+class TrainOptions:
+    """What caribou train takes."""
+
+    method: str = argument("A family such as votes, or a method: caribou methods lists them.")
+    unit: str | None = METHOD_UNIT
+    graph: GraphOptions
+    engine: EngineOptions
+    name: str | None = NAME
+    epsilon: float | None = EPSILON
+    delta: float | None = DELTA
+    seeds: int = option(
+        "How many fits, each with its own split and public seed; 3 or more to measure a method.", default=1
+    )
+    settings: tuple[str, ...] = SETTINGS
+    out: Path | None = option("Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
+    ledger: LedgerOptions
+    prior: Path | None = PRIOR
+    metric: str | None = option(
+        "Edge level: choose checkpoints and heads by accuracy, balanced_accuracy, macro_f1, f1, roc_auc or ap (average "
+        "precision) of nodes that they were not fitted on. Of two classes f1 and ap are those of the rarer one."
+    )
+    positive: str | None = option(
+        "The class that rankings, F1 and the threshold are about (default: of two classes the rarer)."
+    )
+    publish_metrics: float | None = option(
+        "Node level: metrics of the test nodes with noise, for publication; test nodes pay this epsilon more."
+    )
+    no_ids: bool = switch("Keep the names of the nodes out of the saved run.")
+    page: bool = PAGE
+    as_json: bool = as_json()
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where each fit is saved."""
+        from caribou.model.state import check_target
+
+        if self.out is None:
+            return []
+        out = check_target(self.out)
+        return [out] if self.seeds == 1 else [out / str(number) for number in range(self.seeds)]
 
 
 @dataclass(frozen=True)
@@ -61,175 +103,93 @@ class _Run:
     published: PublishedMetrics | None = None
 
 
-@with_option_groups
-def train(
-    method: Annotated[str, typer.Argument(help="A family such as votes, or a method: caribou methods lists them.")],
-    *,
-    unit: Unit = None,
-    graph: GraphOptions,
-    engine: EngineOptions,
-    name: Name = None,
-    epsilon: Annotated[
-        float | None,
-        typer.Option(help="Epsilon of one fit (default: 4; inf for methods without privacy).", show_default=False),
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help="Delta of one fit (default: 1e-05).", show_default=False)] = None,
-    seeds: Annotated[
-        int,
-        typer.Option(
-            help="How many fits, each with its own split and public seed; 3 or more to measure a method.",
-        ),
-    ] = 1,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
-    ] = None,
-    ledger: LedgerOptions,
-    public_features: Annotated[
-        Path | None,
-        typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
-    ] = None,
-    prior: PriorFile = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="Edge level: choose checkpoints and heads by accuracy, balanced_accuracy, macro_f1, f1, roc_auc or ap (average "
-            "precision) of nodes that they were not fitted on. Of two classes f1 and ap are those of the rarer one.",
-            show_default=False,
-        ),
-    ] = None,
-    positive: Annotated[
-        str | None,
-        typer.Option(
-            help="The class that rankings, F1 and the threshold are about (default: of two classes the rarer).",
-            show_default=False,
-        ),
-    ] = None,
-    publish_metrics: Annotated[
-        float | None,
-        typer.Option(
-            help="Node level: metrics of the test nodes with noise, for publication; test nodes pay this epsilon more.",
-            show_default=False,
-        ),
-    ] = None,
-    no_ids: Annotated[bool, typer.Option("--no-ids", help="Keep the names of the nodes out of the saved run.")] = False,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(help="Write the class probabilities of every node to this new .csv or .parquet file (one fit)."),
-    ] = None,
-    page: Page = False,
-    as_json: AsJson = False,
-) -> None:
+@command
+def train(given: TrainOptions) -> None:
     """Fit a method privately and report metrics, cost, time and memory.
 
     Every fit is a release of its own: on a private graph several seeds cost more than one, and the total is printed.
 
     Example: caribou train votes-edp --dataset csbm --epsilon 4 --out run
     """
-    from caribou.graph import listed
     from caribou.methods import METHODS, resolve
-    from caribou.model.estimator import Model, class_names
-    from caribou.model.state import check_target
+    from caribou.model.estimator import Model
+
+    method = resolve(given.method, given.unit)
+    info = METHODS[method]
+    budget = budget_of(method, given.epsilon, given.delta)
+    options = parse_settings(given.settings) | chosen_metric(given.metric, budget)
+    integer(at_least=1, seeds=given.seeds)
+    extra = None if given.publish_metrics is None else published_budget(given.publish_metrics, budget, given.seeds)
+    noted, ledger = given.ledger.noted(), given.ledger.path
+    work = None if given.out is None else given.out.absolute().parent
+    source = graph_of(given.engine, given.graph, given.name, given.prior, work, method)
+    source.check()
+    folders = given.folders
+    # the first line that loads torch: bad flags are found before it, and bad settings before any data is read
+    require_takes_prior(method, Model(method, budget, **options).takes_prior, given.prior)
+    runs: list[_Run] = []
+    with source, fit_progress(method, given.seeds) as advance:
+        for seed in range(given.seeds):
+            data = source.load(seed, again=seed > 0, unit=info.unit)
+            model = Model(method, budget, seed=seed, **options)
+            if seed == 0:
+                _require_positive(data, given.positive)
+                _require_all(ledger, model, data, given.seeds, extra)
+            wall, cpu = time.perf_counter(), time.process_time()
+            model.fit(data, ledger=noted, replace_fingerprint=given.ledger.replace_fingerprint)
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            _choose_threshold(model, given.positive)
+            if folders:
+                folders[seed].parent.mkdir(exist_ok=True)
+                # at once: what has been paid for is not lost if a later fit fails
+                save_or_spool(model, folders[seed], ids=not given.no_ids)
+            published = None if extra is None else model.publish_metrics(extra.epsilon, ledger=noted)
+            if published is not None and folders:
+                _save_published(published, folders[seed])
+            test, val = (model.metrics(part, positive=given.positive) for part in ("test", "val"))
+            runs.append(_Run(model, test, val.value("accuracy"), wall, cpu, published))
+            if folders:
+                keep_metrics(folders[seed], model.certificate, test.to_dict(model.classes))
+                if given.page:
+                    write_release_page(folders[seed], ledger)
+            advance()
+    document = _document(method, str(source), budget, runs, data)
+    if given.as_json:
+        print_json(document)
+        return
+    charged = [] if ledger is None else [("charged", f"under {data.name!r} in {ledger}")]
+    print_facts([*_rows(document, str(budget), runs[0].model), *charged, *_saved_rows(folders, runs[0].model)])
+
+
+def budget_of(method: str, epsilon: float | None, delta: float | None) -> Budget:
+    """The budget of a method that is known; one without privacy takes any epsilon and says that it is not used."""
+    from caribou.methods import METHODS
     from caribou.privacy.budget import Budget
 
-    method = resolve(method, unit)
     info = METHODS[method]
     if not info.private and epsilon is not None:
         positive_or_inf(epsilon=epsilon)
         typer.echo(f"note: epsilon is not used by {method}, which has no privacy", err=True)
         epsilon = None
-    budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
-    options = with_public_features(parse_settings(settings or []), method, public_features)
-    options |= chosen_metric(metric, budget)
-    fits = integer(at_least=1, seeds=seeds)
-    extra = None if publish_metrics is None else published_budget(publish_metrics, budget, fits)
-    noted = ledger.noted()
-    if page and out is None:
-        raise InputError("page must go with --out, got none (--page)")
-    source = graph_of(engine, graph, name, prior, None if out is None else out.absolute().parent, method)
-    source.check()
-    _check_predictions(predictions, fits)
-    folders = [] if out is None else _folders(check_target(out), fits)
-    # the first line that loads torch: bad flags are found before it, and bad settings before any data is read
-    require_takes_prior(method, Model(method, budget, **options).takes_prior, prior)
-    runs: list[_Run] = []
-    with source, fit_progress(method, fits) as advance:
-        for seed in range(fits):
-            data = source.load(seed, again=seed > 0, unit=info.unit)
-            model = Model(method, budget, seed=seed, **options)
-            if seed == 0 and ledger.path is not None:
-                _require_all(ledger.path, model, data, fits, extra)
-            if positive is not None and positive not in class_names(data):
-                raise InputError(
-                    f"positive must be one of the classes {listed(class_names(data))}, got {positive!r} (--positive)"
-                )
-            if seed == 0 and positive is not None and options.get("metric") in OF_ONE_CLASS:
-                _warn_of_other_class(str(options["metric"]), positive, data)
-            wall, cpu = time.perf_counter(), time.process_time()
-            model.fit(data, ledger=noted, replace_fingerprint=ledger.replace_fingerprint)
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            _choose_threshold(model, positive)
-            if folders:
-                folders[seed].parent.mkdir(exist_ok=True)
-                # at once: what has been paid for is not lost if a later fit fails
-                save_or_spool(model, folders[seed], ids=not no_ids)
-            if predictions is not None:
-                _write_predictions(model, predictions, is_saved=bool(folders), ids=not no_ids)
-            published = None if extra is None else model.publish_metrics(extra.epsilon, ledger=noted)
-            if published is not None and folders:
-                _save_published(published, folders[seed])
-            test, val = (model.metrics(part, positive=positive) for part in ("test", "val"))
-            runs.append(_Run(model, test, val.value("accuracy"), wall, cpu, published))
-            if folders:
-                keep_metrics(folders[seed], model.certificate, test.to_dict(model.classes))
-                if page:
-                    write_release_page(folders[seed], ledger.path)
-            advance()
-    document = _document(method, str(source), budget, runs, data)
-    if as_json:
-        typer.echo(json.dumps(document, indent=2))
-        return
-    charged = "" if ledger.path is None else f"under {data.name!r} in {ledger.path}"
-    _print(document, str(budget), runs[0].model, folders, charged)
+    return Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
 
 
-def _check_predictions(out: Path | None, fits: int) -> None:
-    """A table that can be written, of one fit."""
-    if out is None:
-        return
-    if fits > 1:
-        raise InputError(f"predictions must go with one fit (--seeds 1), got {fits} fits")
-    check_table(out, field="predictions")
+def _require_positive(data: Graph, positive: str | None) -> None:
+    from caribou.graph import listed
+    from caribou.model.estimator import class_names
+
+    if positive is not None and positive not in class_names(data):
+        raise InputError(
+            f"positive must be one of the classes {listed(class_names(data))}, got {positive!r} (--positive)"
+        )
 
 
-def _write_predictions(model: Model, out: Path, *, is_saved: bool, ids: bool) -> None:
-    """Without a run of its own, what has been paid for is in the spool folder until the table is whole."""
-    kept = None if is_saved else spooled(model, out, ids)
-    try:
-        write_pieces(model.prediction_pieces(), out)
-    except InputError as failure:
-        if is_saved:
-            raise
-        where = "no other folder could be written either, so the run is lost"
-        if kept is not None:
-            where = f"the run is kept in {kept}: caribou predict {kept} --out FILE"
-        raise RunError(f"predictions cannot be written to {out}: {failure.__cause__ or failure}; {where}") from failure
-    if kept is not None:
-        shutil.rmtree(kept, ignore_errors=True)
-
-
-def _folders(out: Path, fits: int) -> list[Path]:
-    return [out] if fits == 1 else [out / str(number) for number in range(fits)]
-
-
-def _require_all(ledger: Path, model: Model, data: Graph, fits: int, extra: Budget | None) -> None:
+def _require_all(ledger: Path | None, model: Model, data: Graph, fits: int, extra: Budget | None) -> None:
     """Refuse before the first fit if the ledger cannot pay for all that is planned; a new one has no budget to exceed."""
     from caribou.models.published_metrics import metrics_plan
     from caribou.privacy.ledger import Ledger
 
-    if (fits > 1 or extra is not None) and os.path.lexists(ledger):
+    if (fits > 1 or extra is not None) and ledger is not None and os.path.lexists(ledger):
         more = () if extra is None else metrics_plan(data.sizes(extra.unit), extra).cost
         cost = (*model.plan(data).cost, *more)
         Ledger(ledger, create=False).require(data.name, model.budget.unit, cost, releases=fits)
@@ -245,24 +205,6 @@ def _choose_threshold(model: Model, positive: str | None) -> None:
         model.choose_threshold(positive)
     except InputError as error:
         typer.echo(f"warning: no threshold: {error}", err=True)
-
-
-def _warn_of_other_class(metric: str, positive: str, data: Graph) -> None:
-    """Heads are chosen by the rarer of two classes, or by the mean over more: say so where another class was declared."""
-    from caribou.metrics import rarest
-    from caribou.model.estimator import class_names
-
-    names = class_names(data)
-    split, labels = data.for_learning()
-    rarer = names[rarest(labels[split.val], len(names))]
-    if len(names) == 2 and rarer == positive:
-        return
-    chosen = f"of {rarer!r}, the rarer class" if len(names) == 2 else "in the mean over all classes"
-    typer.echo(
-        f"warning: heads are chosen by {metric} {chosen}, not of {positive!r}; the report and the threshold are about "
-        f"{positive!r} (--positive)",
-        err=True,
-    )
 
 
 def chosen_metric(metric: str | None, budget: Budget) -> dict[str, Any]:
@@ -390,7 +332,7 @@ def _published(published: PublishedMetrics | None) -> dict[str, Any] | None:
     return None if published is None else {**published.to_dict(), "certificate": published.certificate.to_dict()}
 
 
-def parse_settings(pairs: list[str]) -> dict[str, Any]:
+def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     """``key=value`` pairs; values are read as JSON where they can be, else as words."""
     out: dict[str, Any] = {}
     for pair in pairs:
@@ -404,100 +346,59 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     return out
 
 
-def with_public_features(settings: dict[str, Any], method: str, file: Path | None) -> dict[str, Any]:
-    """The settings with --public-features in its place: a setting of mlp-dp, which other methods hold under ``base``."""
-    from caribou.methods import method_info
-
-    if file is None:
-        return settings
-    usual = method_info(method).create().settings()
-    if "public_features" in usual:
-        return {**settings, "public_features": str(file)}
-    if "base" not in usual:
-        raise InputError(
-            f"public_features must go with a method that trains mlp-dp, alone or as its base, got {method}"
-        )
-    base = settings.get("base", {})
-    if not isinstance(base, dict):
-        raise InputError(f"base must have settings of mlp-dp, got {base!r}")
-    return {**settings, "base": {**base, "public_features": str(file)}}
-
-
 def _percent(share: float | None) -> str:
     return "no labels" if share is None else f"{share:.1%}"
 
 
-def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Path], charged: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _rows(document: dict[str, Any], budget: str, model: Model) -> Iterator[tuple[str, str]]:
+    """What is printed of the document."""
     from caribou.methods import METHODS
 
-    info = METHODS[model.method]
-    accuracy = document["test_accuracy"]
-    interval = (
-        ""
-        if accuracy["ci95"] is None
-        else f" ± {accuracy['ci95']:.1%} (95 % interval over {len(accuracy['runs'])} fits)"
-    )
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")  # a path must not be cut off
-    table.add_row("method", document["method"])
-    table.add_row("graph", document["dataset"])
-    table.add_row("guarantee of one fit", _guarantee_words(document, budget))
-    table.add_row("classes", class_words(document["class_counts"], document["unlabelled"]))
-    if document["epsilon_spent"] == 0:
-        table.add_row("spent", f"nothing: no {document['unit']} is read")
-    if info.edge_release is not None and info.edge_release not in model.released:
-        table.add_row("edges", _unused_edges(model))
-    table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}{_majority_words(document)}")
-    for title, words in metric_rows(document):
-        table.add_row(title, words)
-    table.add_row("validation accuracy", _percent(document["val_accuracy"]))
-    if len(accuracy["runs"]) > 1:
-        total = document["epsilon_of_all_fits"]
-        table.add_row(
-            "all fits together",
-            f"epsilon = {total if isinstance(total, str) else f'{total:.4g}'} on a private graph",
-        )
-    if document["unit"] == "node":
-        # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.
-        table.add_row(
-            "do not publish",
-            "these metrics and the counts of classes: they read private labels without noise (see --publish-metrics)",
-        )
-        for title, words in _published_rows(document["published_metrics"]):
-            table.add_row(title, words)
-    table.add_row("not protected", document["not_protected"])
-    for question, words in attack_words(document["certificate"]):
-        table.add_row(question, words)
-    curve = curve_words(document["certificate"])
-    if curve:
-        table.add_row("epsilon by degree", curve)
-    table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
-    if document["peak_rss_mb"] is not None:
-        table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
-    table.add_row("certificate", document["certificate"]["status"])
-    if charged:
-        table.add_row("charged", charged)
-    if folders:
-        uses = ("predict", "embed", "certificate") if "state" in model.released else ("predict", "certificate")
-        last = f" ... {folders[-1].name}" if len(folders) > 1 else ""
-        table.add_row("saved", f"{_shown(folders[0])}{last} (caribou {', '.join(uses)} {_shown(folders[0])})")
-    Console().print(table)
-
-
-def _guarantee_words(document: dict[str, Any], budget: str) -> str:
-    """What was asked for, unless nothing that is protected was read: then the guarantee is better than that."""
-    if document["epsilon_spent"] != 0:
-        return budget
-    return f"epsilon = 0 at {document['unit']} level, whatever epsilon is asked for"
-
-
-def _majority_words(document: dict[str, Any]) -> str:
+    used = METHODS[model.method].edge_release
+    accuracy, unit, certificate = document["test_accuracy"], document["unit"], document["certificate"]
+    fits = len(accuracy["runs"])
+    interval = "" if accuracy["ci95"] is None else f" ± {accuracy['ci95']:.1%} (95 % interval over {fits} fits)"
     majority = document["test_metrics"]["majority"]
-    return "" if majority is None else f" (always the most frequent class: {majority:.1%})"
+    always = "" if majority is None else f" (always the most frequent class: {majority:.1%})"
+    yield "method", document["method"]
+    yield "graph", document["dataset"]
+    if document["epsilon_spent"] != 0:
+        yield "guarantee of one fit", budget
+    else:  # nothing that is protected was read, so the guarantee is better than what was asked for
+        yield "guarantee of one fit", f"epsilon = 0 at {unit} level, whatever epsilon is asked for"
+    yield "classes", class_words(document["class_counts"], document["unlabelled"])
+    if document["epsilon_spent"] == 0:
+        yield "spent", f"nothing: no {unit} is read"
+    if used is not None and used not in model.released:
+        yield "edges", _unused_edges(model)
+    yield "test accuracy", f"{_percent(accuracy['mean'])}{interval}{always}"
+    yield from metric_rows(document)
+    yield "validation accuracy", _percent(document["val_accuracy"])
+    if fits > 1:
+        yield "all fits together", f"epsilon = {_epsilon_words(document['epsilon_of_all_fits'])} on a private graph"
+    if not document["accuracies_may_be_published"]:
+        words = (
+            "these metrics and the counts of classes: they read private labels without noise (see --publish-metrics)"
+        )
+        yield "do not publish", words
+    yield from _published_rows(document["published_metrics"])
+    yield "not protected", document["not_protected"]
+    yield from attack_words(certificate)
+    yield from _curve_rows(certificate)
+    yield "seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)"
+    if document["peak_rss_mb"] is not None:
+        yield "peak memory", f"{document['peak_rss_mb']:.0f} MB"
+    yield "certificate", certificate["status"]
+
+
+def _saved_rows(folders: list[Path], model: Model) -> Iterator[tuple[str, str]]:
+    """Where the runs are, as the user would type it from here, and what they are good for."""
+    if folders:
+        first, here = folders[0], Path.cwd()
+        shown = first.relative_to(here) if first.is_relative_to(here) else first
+        uses = "predict, embed, certificate" if "state" in model.released else "predict, certificate"
+        last = f" ... {folders[-1].name}" if len(folders) > 1 else ""
+        yield "saved", f"{shown}{last} (caribou {uses} {shown})"
 
 
 def metric_rows(document: dict[str, Any]) -> list[tuple[str, str]]:
@@ -571,21 +472,15 @@ def attack_words(certificate: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def curve_words(certificate: dict[str, Any]) -> str:
+def _curve_rows(certificate: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What a node of each degree is promised, where that differs: degree and epsilon."""
     curve, declared = certificate["epsilon_by_degree"], certificate["scope"]["limit"]
-    if len({epsilon for _, epsilon in curve}) < 2:
-        return ""
-    points = [f"{d}{' (declared)' if d == declared else ''}: {_epsilon_words(epsilon)}" for d, epsilon in curve]
-    return f"{', '.join(points)} (degree: epsilon, in every graph)"
+    if len({epsilon for _, epsilon in curve}) > 1:
+        points = [f"{d}{' (declared)' if d == declared else ''}: {_epsilon_words(epsilon)}" for d, epsilon in curve]
+        yield "epsilon by degree", f"{', '.join(points)} (degree: epsilon, in every graph)"
 
 
 def _epsilon_words(epsilon: float | str) -> str:
     if isinstance(epsilon, str):
         return epsilon
-    return f"{epsilon:.3g}" if epsilon < 1000 else f"{epsilon:.0f}"
-
-
-def _shown(path: Path) -> str:
-    """The path as the user would type it from here."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    return f"{epsilon:.4g}" if epsilon < 1000 else f"{epsilon:.0f}"

@@ -3,51 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from caribou.cli.certificate import write_release_page
-from caribou.cli.options import AsJson, GraphOptions, LedgerOptions, Name, Page, Unit, with_option_groups
+from caribou.cli.command import argument, as_json, command, option, record, switch
+from caribou.cli.options import DELTA, METHOD_UNIT, NAME, PAGE, SETTINGS, GraphOptions, GraphSource, LedgerOptions
+from caribou.cli.output import print_facts, print_json
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.cli.train import attack_words, parse_settings
 from caribou.errors import InputError
 
 
-@with_option_groups
-def tune(
-    method: Annotated[str, typer.Argument(help="The method, as in caribou train.")],
-    *,
-    unit: Unit = None,
-    trials: Annotated[int, typer.Option(help="How many settings to try (on private data: how many on average).")],
-    public: Annotated[
-        bool, typer.Option("--public", help="The data is public: the search is free, and no model is released.")
-    ] = False,
-    graph: GraphOptions,
-    name: Name = None,
-    epsilon: Annotated[float, typer.Option(help="Epsilon of the whole search (with --public: of each trial).")] = 4.0,
-    delta: Annotated[float | None, typer.Option(help="Delta (default: 1e-05).", show_default=False)] = None,
-    space: Annotated[
-        Path | None, typer.Option(help="A TOML file, a list of values per setting. Default: the method's own space.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting that is not searched, key=value; may be repeated.")
-    ] = None,
-    metric: Annotated[
-        str,
-        typer.Option(
-            help="What is best on validation nodes: accuracy, balanced_accuracy, macro_f1, f1, roc_auc or ap; at node level "
-            "accuracy."
-        ),
-    ] = "accuracy",
-    seed: Annotated[int, typer.Option(help="The public seed (split, models).")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Save the best model to this new folder.")] = None,
-    ledger: LedgerOptions,
-    page: Page = False,
-    as_json: AsJson = False,
-) -> None:
+@record
+class TuneOptions:
+    """What caribou tune takes."""
+
+    method: str = argument("The method, as in caribou train.")
+    unit: str | None = METHOD_UNIT
+    trials: int = option("How many settings to try (on private data: how many on average).", default=...)
+    public: bool = switch("The data is public: the search is free, and no model is released.")
+    graph: GraphOptions
+    name: str | None = NAME
+    epsilon: float = option("Epsilon of the whole search (with --public: of each trial).", default=4.0)
+    delta: float | None = DELTA
+    space: Path | None = option("A TOML file, a list of values per setting. Default: the method's own space.")
+    settings: tuple[str, ...] = SETTINGS
+    metric: str = option(
+        "What is best on validation nodes: accuracy, balanced_accuracy, macro_f1, f1, roc_auc or ap; at node level accuracy.",
+        default="accuracy",
+    )
+    seed: int = option("The public seed (split, models).", default=0)
+    out: Path | None = option("Save the best model to this new folder.")
+    ledger: LedgerOptions
+    page: bool = PAGE
+    as_json: bool = as_json()
+
+
+@command
+def tune(given: TuneOptions) -> None:
     """Try several settings and keep the best, within one budget.
 
     On private data looking costs: either all trials compose, or their number is random and hidden and only the best is shown
@@ -64,72 +62,65 @@ def tune(
     from caribou.model.state import check_target
     from caribou.privacy.budget import Budget
 
-    method = resolve(method, unit)
-    budget = Budget(epsilon, delta, METHODS[method].unit)
-    if public and (out is not None or ledger.path is not None):
+    method, public, out, ledger = resolve(given.method, given.unit), given.public, given.out, given.ledger.path
+    budget = Budget(given.epsilon, given.delta, METHODS[method].unit)
+    if public and (out is not None or ledger is not None):
         raise InputError("out and ledger must not be given with --public, which releases no model")
     if out is not None:
         check_target(out)
-    noted = ledger.noted()
-    source = graph.source(name)
-    data = source.load(seed, unit=budget.unit)
+    noted = given.ledger.noted()
+    source = GraphSource(given.graph, given.name)
+    data = source.load(given.seed, unit=budget.unit)
     if not public and out is None:
         typer.echo("warning: without --out the model that the search pays for is thrown away", err=True)
     # on private data the number of trials may be secret: no counter is shown
-    with fit_progress(f"{method}, trials", trials if public else 1, stages=public) as advance:
+    with fit_progress(f"{method}, trials", given.trials if public else 1, stages=public) as advance:
         found = tuning.tune(
             method,
             data,
             budget,
-            trials=trials,
+            trials=given.trials,
             public=public,
-            space=None if space is None else read_toml(space, "space"),
-            fixed=parse_settings(settings or []),
-            seed=seed,
+            space=None if given.space is None else read_toml(given.space, "space"),
+            fixed=parse_settings(given.settings),
+            seed=given.seed,
             ledger=noted,
-            replace_fingerprint=ledger.replace_fingerprint,
+            replace_fingerprint=given.ledger.replace_fingerprint,
             progress=advance if public else lambda: None,
-            metric=metric,
+            metric=given.metric,
         )
     if found.fitted is not None and out is not None:
-        model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger.path is not None)
+        model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger is not None)
         save_or_spool(model, out)
-        if page:
-            write_release_page(out, ledger.path)
+        if given.page:
+            write_release_page(out, ledger)
     document: dict[str, Any] = {
         "method": method,
         "dataset": str(source),
         "settings": dict(found.settings),
         "public": public,
-        "metric": metric_name(metric),
+        "metric": metric_name(given.metric),
         "val_score": found.score,
-        "val_accuracy": found.score if metric == "accuracy" else None,
-        "epsilon_of_a_trial": epsilon if found.plan is None else found.plan.epsilon,
+        "val_accuracy": found.score if given.metric == "accuracy" else None,
+        "epsilon_of_a_trial": given.epsilon if found.plan is None else found.plan.epsilon,
         "certificate": None if found.fitted is None else found.fitted.certificate.to_dict(),
     }
-    if as_json:
-        typer.echo(json.dumps(document, indent=2))
+    if given.as_json:
+        print_json(document)
         return
-    _print(document, str(budget), out, found.plan.theorem if found.plan else None)
+    saved = [] if out is None else [("saved", str(out))]
+    print_facts([*_rows(document, str(budget), found.plan.theorem if found.plan else None), *saved])
 
 
-def _print(document: dict[str, Any], budget: str, out: Path | None, theorem: str | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("method", document["method"])
-    table.add_row("best settings", ", ".join(f"{k}={json.dumps(v)}" for k, v in document["settings"].items()))
+def _rows(document: dict[str, Any], budget: str, theorem: str | None) -> Iterator[tuple[str, str]]:
+    yield "method", document["method"]
+    yield "best settings", ", ".join(f"{k}={json.dumps(v)}" for k, v in document["settings"].items())
     if document["val_score"] is not None:
-        table.add_row(f"validation {document['metric'].replace('_', ' ')}", f"{document['val_score']:.1%}")
+        yield f"validation {document['metric'].replace('_', ' ')}", f"{document['val_score']:.1%}"
     if document["public"]:
-        table.add_row("cost", "free: you declared graph, features and labels public")
+        yield "cost", "free: you declared graph, features and labels public"
     else:
-        table.add_row("cost of the search", f"{budget}, the released model included")
-        table.add_row("one trial", f"epsilon = {document['epsilon_of_a_trial']:.4g}; {theorem}")
-        for question, words in attack_words(document["certificate"]):
-            table.add_row(question, words)
-        table.add_row("certificate", document["certificate"]["status"])
-    if out is not None:
-        table.add_row("saved", str(out))
-    Console().print(table)
+        yield "cost of the search", f"{budget}, the released model included"
+        yield "one trial", f"epsilon = {document['epsilon_of_a_trial']:.4g}; {theorem}"
+        yield from attack_words(document["certificate"])
+        yield "certificate", document["certificate"]["status"]

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from caribou.errors import CertificateError, InputError
+from caribou.cli.command import argument, as_json, command, option, record
+from caribou.cli.output import print_facts, print_json, print_line
+from caribou.errors import CertificateError
 from caribou.privacy.certificate import Certificate, json_number
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.signature import NOT_CHECKED, SignatureCheck, SignatureState, check_signature, signature_path
 from caribou.privacy.verify import FORGERY, Check, Verification
 from caribou.privacy.verify import verify as verify_certificate
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 EXIT_CLAIM_FAILS = 3
 
 
-def verify(
-    file: Annotated[
-        Path, typer.Argument(help="A certificate in JSON, or a run's folder, whose files are checked, too.")
-    ],
-    key: Annotated[
-        Path | None, typer.Option(help="The curator's public key (PEM, Ed25519): check the signature.")
-    ] = None,
-    signature: Annotated[Path | None, typer.Option(help="With --key: the signature (default: FILE.sig).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-) -> None:
+@record
+class VerifyOptions:
+    """What caribou verify takes."""
+
+    file: Path = argument("A certificate in JSON, or a run's folder, whose files are checked, too.")
+    key: Path | None = option("The curator's public key (PEM, Ed25519): check the signature.")
+    signature: Path | None = option("The signature (default: FILE.sig).", needs="--key")
+    as_json: bool = as_json()
+
+
+@command
+def verify(given: VerifyOptions) -> None:
     """Recompute everything that a certificate claims from its own figures, and list what is only declared.
 
     Exit code 3: a figure does not follow, an assumption does not hold, there is no privacy, or, with --key, the signature is
@@ -36,15 +42,14 @@ def verify(
 
     Example: caribou verify demo-output/votes-edp
     """
-    if signature is not None and key is None:
-        raise InputError("signature must go with --key, got no --key")
-    path = certificate_file(file)
+    path, key = certificate_file(given.file), given.key
     data = read_bytes(path)
     certificate = Certificate.from_json(data, source=str(path))
     result = verify_certificate(certificate)
-    signed = NOT_CHECKED if key is None else signature_of(file, data, signature or signature_path(path), key)
-    if as_json:
-        typer.echo(json.dumps(_document(file, certificate, result, signed), indent=2))
+    signature = given.signature or signature_path(path)
+    signed = NOT_CHECKED if key is None else signature_of(given.file, data, signature, key)
+    if given.as_json:
+        print_json(_document(given.file, certificate, result, signed))
     else:
         _show(certificate, result, signed)
     if not (result.passed and signed.acceptable):
@@ -96,46 +101,34 @@ def _document(file: Path, certificate: Certificate, result: Verification, signed
 
 
 def _show(certificate: Certificate, result: Verification, signed: SignatureCheck) -> None:
-    """What was recomputed, what is declared, and the verdict. Words of the file are shown as they are, never as markup."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    def rows(checks: list[Check]) -> Table:
-        table = Table(show_header=False, box=None, pad_edge=False)
-        for check in checks:
-            mark = Text("-" if check.declared else "ok", "green") if check.passed else Text("FAILS", "bold red")
-            # what is merely declared is in the certificate; here its name will do unless it fails
-            words = Text("" if check.declared and check.passed else check.detail)
-            table.add_row(mark, Text(check.name.removeprefix("declared: ")), words)
-        return table
-
-    console = Console()
-    console.print("recomputed from the figures of the certificate", style="bold")
-    console.print(rows([check for check in result.checks if not check.declared]))
-    console.print("\ndeclared by the curator: no program can check it", style="bold")
-    console.print(rows([check for check in result.checks if check.declared]))
-    console.print()
+    """What was recomputed, what is declared, and the verdict."""
+    print_line(("recomputed from the figures of the certificate", "bold"))
+    print_facts(map(_row, (check for check in result.checks if not check.declared)))
+    print_line(("\ndeclared by the curator: no program can check it", "bold"))
+    print_facts(map(_row, (check for check in result.checks if check.declared)))
+    print_line("")
     if signed.state is SignatureState.VALID:
-        console.print(Text.assemble(("signed", "green"), f" by {signed.signer}"))
+        print_line(("signed", "green"), f" by {signed.signer}")
     elif signed.state is not SignatureState.NOT_CHECKED:
-        console.print(Text.assemble(("NOT SIGNED", "bold red"), f" by {signed.signer}: {signed.detail}"))
+        print_line(("NOT SIGNED", "bold red"), f" by {signed.signer}: {signed.detail}")
     if not result.passed:
-        console.print(Text.assemble(("NOT VERIFIED", "bold red"), ": this certificate guarantees nothing"))
+        print_line(("NOT VERIFIED", "bold red"), ": this certificate guarantees nothing")
     elif not signed.acceptable:
-        console.print(
-            Text.assemble(("NOT VERIFIED", "bold red"), ": its figures agree, but anybody could have written them")
-        )
+        print_line(("NOT VERIFIED", "bold red"), ": its figures agree, but anybody could have written them")
     else:
-        console.print(
-            Text.assemble(
-                ("verified", "green"),
-                f": {certificate.status}, epsilon = {certificate.epsilon:g}, delta = {certificate.delta:g} "
-                f"at {certificate.unit.value} level",
-            )
-        )
+        figures = f"epsilon = {certificate.epsilon:g}, delta = {certificate.delta:g} at {certificate.unit.value} level"
+        print_line(("verified", "green"), f": {certificate.status}, {figures}")
     own = [record.name for record in certificate.mechanisms if record.mechanism is Mechanism.OWN]
     if own:
-        console.print(Text(f"the cost of {', '.join(own)} is declared: the library does not know the mechanism"))
+        print_line(f"the cost of {', '.join(own)} is declared: the library does not know the mechanism")
     if signed.state is SignatureState.NOT_CHECKED:
-        console.print(f"{FORGERY}: --key PUB checks one")
+        print_line(f"{FORGERY}: --key PUB checks one")
+
+
+def _row(check: Check) -> tuple[Text, str, str]:
+    from rich.text import Text
+
+    mark = Text("-" if check.declared else "ok", "green") if check.passed else Text("FAILS", "bold red")
+    # what is merely declared is in the certificate; here its name will do unless it fails
+    words = "" if check.declared and check.passed else check.detail
+    return mark, check.name.removeprefix("declared: "), words

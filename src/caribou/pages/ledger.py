@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -23,6 +23,15 @@ TWO_UNITS = (
     "Every release counts at both units. An edge-level release leaves nothing at node level, because it makes features and "
     "labels public. A node-level release counts twice at edge level."
 )
+
+
+Quote = Callable[..., str]
+OVERVIEW = ("data set", "unit", "releases", "epsilon spent", "at delta", "budget", "left for one more release")
+ENTRIES = (
+    *("id", "time (UTC)", "unit", "description", "purpose", "person", "period", "cost", "total epsilon", "status"),
+    "certificate",
+)
+CHANGES = ("date (UTC)", "what changed", "now", "who", "why")
 
 
 @dataclass(frozen=True)
@@ -185,7 +194,8 @@ def ledger_page(ledger: Ledger, dataset: str | None = None, now: datetime | None
         file=file,
         problems=(),
         titles={"overview": "Data sets", **headings, "limits": "What a ledger does not see"},
-        overview=[_overview(balance) for balance in balances],
+        columns={"overview": OVERVIEW, "entries": ENTRIES, "changes": CHANGES},
+        overview=[overview(balance) for balance in balances],
         accounts=[_account(ledger, name, [b for b in balances if b.dataset == name], now) for name in shown],
         two_units=TWO_UNITS,
         balance_rows=balance_rows,
@@ -203,9 +213,10 @@ def _is_used(balance: Balance) -> bool:
     return balance.budget is not None or balance.releases > 0
 
 
-def _overview(b: Balance) -> tuple[str, ...]:
+def overview(b: Balance, quote: Quote = declared) -> tuple[str, ...]:
+    """A row of the table of data sets; ``quote``: how words of the owner are shown."""
     spent = (str(b.releases), figure(b.epsilon_spent), f"{b.delta:g}")
-    return (declared(b.dataset), b.unit.value, *spent, budget_words(b), left_words(b))
+    return (quote(b.dataset), b.unit.value, *spent, budget_words(b), left_words(b))
 
 
 def _account(ledger: Ledger, name: str, balances: Sequence[Balance], now: datetime) -> _Account:
@@ -213,10 +224,11 @@ def _account(ledger: Ledger, name: str, balances: Sequence[Balance], now: dateti
     for balance in balances:
         spent = spending(ledger, name, balance.unit, now)
         drawn.append((balance, spending_chart(spent, now) if spent.totals else None))
-    return _Account(f"data-{_slug(name)}", tuple(drawn), _entries(ledger, name), _changes(ledger.history(name)))
+    return _Account(f"data-{_slug(name)}", tuple(drawn), entry_rows(ledger, name), change_rows(ledger.history(name)))
 
 
-def _entries(ledger: Ledger, name: str) -> list[tuple[str, ...]]:
+def entry_rows(ledger: Ledger, name: str, quote: Quote = declared) -> list[tuple[str, ...]]:
+    """Every entry of a data set; ``quote``: how words of the owner are shown."""
     totals: dict[int, float] = {}
     for unit in PrivacyUnit:
         totals |= ledger.cumulative(name, unit)
@@ -226,20 +238,21 @@ def _entries(ledger: Ledger, name: str) -> list[tuple[str, ...]]:
             str(entry.id),
             f"{entry.time:%Y-%m-%d %H:%M}",
             entry.unit.value,
-            declared(entry.description),
-            *(declared(words, "–") for words in (entry.purpose, entry.person, entry.period)),
+            quote(entry.description),
+            *(quote(words, "–") for words in (entry.purpose, entry.person, entry.period)),
             "nothing more: a later batch"
             if entry.id in batches
             else "; ".join(map(event_words, entry.events)) or "nothing",
             figure(totals.get(entry.id)),
             entry.status,
-            declared(entry.certificate_id, "–"),
+            quote(entry.certificate_id, "–"),
         )
         for entry in ledger.entries(name)
     ]
 
 
-def _changes(history: Sequence[Change]) -> list[tuple[str, ...]]:
+def change_rows(history: Sequence[Change], quote: Quote = declared) -> list[tuple[str, ...]]:
+    """The history of budgets and content; ``quote``: how words of the owner are shown."""
     rows = []
     for change in history:
         if isinstance(change.new, Budget):
@@ -250,6 +263,6 @@ def _changes(history: Sequence[Change]) -> list[tuple[str, ...]]:
             what, now = "content", "changed; declared to be about the same people"
         else:
             continue  # the first content of a name is no change
-        time, who, why = f"{change.time:%Y-%m-%d %H:%M}", declared(change.person, "–"), declared(change.reason, "–")
+        time, who, why = f"{change.time:%Y-%m-%d %H:%M}", quote(change.person, "–"), quote(change.reason, "–")
         rows.append((time, what, now, who, why))
     return list(dict.fromkeys(rows))
