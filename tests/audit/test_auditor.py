@@ -28,7 +28,7 @@ from caribou.audit.auditor import Audit, Outcome
 from caribou.audit.distinguish import claim_about, covered_pairs
 from caribou.audit.evidence import OneRun
 from caribou.audit.pairs import worst_pairs
-from caribou.audit.schedule import planned_runs
+from caribou.audit.power import planned_runs
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED
 from caribou.errors import InputError
 from caribou.graph import Graph, Split

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from audit.counted_evidence import counted
 from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
+from caribou.audit.catalogue import MIN_RUNS
 from caribou.audit.claims import Claim
 from caribou.audit.power import (
     FACTOR,
+    MIN_SHOWN,
     POWER,
+    block_sizes,
+    error_shares,
+    first_block,
+    heats,
     needed_hits,
+    planned_runs,
     power,
     rarest_seen,
     runs_for_power,
-    runs_to_reject,
 )
-from caribou.audit.schedule import block_sizes
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta
 
@@ -64,15 +69,6 @@ def test_needed_hits_is_the_smallest_number_that_rejects() -> None:
     assert needed_hits(pure_claim(Budget(8.0, 1e-5)), 5, 10, 0.975) == 11, "no count of so few runs does"
 
 
-def test_the_rates_that_were_seen_say_how_many_runs_would_reject() -> None:
-    claim = gaussian_claim(Budget(2.0, 1e-5))
-    more = runs_to_reject(counted(claim, 375, 640))
-    assert more is not None
-    judged = more // 2
-    assert claim.proven(round(0.375 * judged), round(0.64 * judged), judged, 0.975) > claim.size
-    assert runs_to_reject(counted(claim, 500, 500)) is None
-
-
 def test_the_rarest_event_that_is_seen() -> None:
     claim = pure_claim(Budget(1.0, 1e-5))
     share = rarest_seen(claim, 1000, 0.975)
@@ -82,3 +78,32 @@ def test_the_rarest_event_that_is_seen() -> None:
     assert seen
     assert not unseen
     assert rarest_seen(claim, 10, 0.975) == 1.0
+
+
+def test_blocks_and_errors_add_up() -> None:
+    for runs in (40, 41, 999, 2000, 12345):
+        assert sum(block_sizes(runs)) == runs
+        assert min(block_sizes(runs)) >= 5
+    for blocks in (1, 2, 3, 5):
+        assert len(error_shares(blocks)) == blocks
+        assert sum(error_shares(blocks)) == pytest.approx(1.0)
+
+
+def test_heats_drop_half_of_the_pairs_and_one_pair_gets_the_whole_first_block() -> None:
+    for pairs in [1, 2, 3, 8, 9]:
+        for first in [5, 12, 20, 250, 5000]:
+            planned = heats(pairs, first)
+            assert sum(size for _, size in planned) == first
+            assert [left for left, _ in planned] == sorted((left for left, _ in planned), reverse=True)
+            assert planned[0][0] == pairs
+            assert all(after >= before / 2 for (before, _), (after, _) in pairwise(planned))
+            assert all(
+                size >= min(MIN_SHOWN, first - sum(s for _, s in planned[:k])) for k, (_, size) in enumerate(planned)
+            )
+
+
+def test_planned_runs_are_those_of_all_heats_and_blocks() -> None:
+    for pairs in (1, 2, 8):
+        for runs in (MIN_RUNS, 400, 2001):
+            chosen = sum(left * size for left, size in heats(pairs, first_block(runs)))
+            assert planned_runs(pairs, runs) == 2 * (chosen + sum(block_sizes(runs)[1:]))

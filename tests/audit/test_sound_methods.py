@@ -18,7 +18,6 @@ from caribou.audit.batched_mechanisms import certified_mechanism
 from caribou.audit.claims import Claim
 from caribou.audit.distinguish import distinguish
 from caribou.audit.pairs import Pair, star_graphs, worst_pairs
-from caribou.audit.power import powerful
 from caribou.audit.verdict import CONSISTENT, judge
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
@@ -31,7 +30,7 @@ EPSILONS = [1.0, 8.0]
 
 def judged(target: Any, pair: Any, claim: Claim, runs: int, seed: int = 0) -> tuple[str, str]:
     evidence = distinguish(target, pair, claim, runs=runs, seed=seed)
-    assert powerful(evidence), f"{runs} runs are too few for {claim.describe()}"
+    assert evidence.powerful, f"{runs} runs are too few for {claim.describe()}"
     verdict = judge({"game": evidence}, claim, confidence=0.95)
     return verdict.word, f"{verdict.word}: {evidence.best}, claimed {claim.size:.3g}; {verdict.reasons}"
 
@@ -141,7 +140,7 @@ GAUSSIAN = [
 def test_whole_methods_are_consistent(name: str, epsilon: float) -> None:
     outcome = audit(name, epsilon, MORE_RUNS.get(name, METHOD_RUNS[METHODS[name].unit.value][epsilon]))
     assert outcome.verdict.word == CONSISTENT, outcome.verdict.reasons
-    assert powerful(outcome.proofs["distinguish"])
+    assert outcome.proofs["distinguish"].powerful
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from audit.counted_evidence import SCORED, counted
 from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
 from caribou.audit.claims import Claim
 from caribou.audit.evidence import OneRun
-from caribou.audit.power import powerful, rarest_seen, runs_for_power, runs_to_reject
+from caribou.audit.power import rarest_seen, runs_for_power
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, describe_consistent, judge
 from caribou.errors import InputError
 from caribou.privacy.budget import Budget
@@ -78,7 +78,7 @@ def test_a_claim_that_no_feasible_number_of_runs_decides_is_inconclusive() -> No
     claim = pure_claim(Budget(20.0, 1e-5))
     assert runs_for_power(claim, 0.95) is None
     game = replace(counted(claim, 0, 1000), planned=10**8)
-    assert not powerful(game)
+    assert not game.powerful
     verdict = judge({"game": game}, claim, confidence=0.95)
     assert (verdict.word, verdict.more_runs) == (INCONCLUSIVE, None)
     assert "no feasible number" in verdict.reasons[0]
@@ -132,9 +132,3 @@ def test_a_reader_is_told_how_rare_an_event_was_not_seen() -> None:
 def test_what_is_no_proof_is_named() -> None:
     with pytest.raises(InputError, match="proofs must hold evidence of games or runs with canaries, got "):
         judge({"game": 0.5}, gaussian_claim(Budget(1.0, 1e-5)), confidence=0.95)  # type: ignore[dict-item]
-
-
-def test_a_suspicion_says_how_many_runs_would_prove_it() -> None:
-    claim = gaussian_claim(Budget(2.0, 1e-5))
-    game = counted(claim, 375, 640)
-    assert judge({"game": game}, claim, confidence=0.95).more_runs == runs_to_reject(game)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from caribou._validate import integer, open_unit_interval
-from caribou.audit.schedule import MIN_RUNS
 from caribou.errors import InputError
 from caribou.privacy.budget import PrivacyUnit
 
@@ -60,6 +59,8 @@ class Entry:
         return name, self.sees, units, TESTED[self.promise], rejects, "yes" if self.needs_graph else "no", self.runs
 
 
+MIN_RUNS = 40
+"""Of a game, on each graph."""
 COLUMNS = ("attack", "the adversary sees", "unit", "tests", "can reject", "needs a graph", "typical runs")
 BOTH, EDGE = frozenset(PrivacyUnit), frozenset({PrivacyUnit.EDGE})
 CATALOGUE: Mapping[str, Entry] = {

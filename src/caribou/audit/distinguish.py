@@ -2,7 +2,7 @@
 
 Every run is reduced to scores. The first runs fit projections, the next ones choose a single test (score, threshold, direction),
 and fresh runs judge that test; so the search for a good test needs no correction. Runs come in blocks that double
-(`caribou.audit.schedule`). Before each block the game chooses the test anew on all earlier runs, and it judges the block at its
+(`caribou.audit.power`). Before each block the game chooses the test anew on all earlier runs, and it judges the block at its
 own share of the error (1/4, 1/4, 1/2 of it for three blocks). By the union bound all judgements together hold at the stated
 confidence, and the game stops as soon as one of them rejects the claim.
 
@@ -22,13 +22,13 @@ from caribou._validate import integer, open_unit_interval
 from caribou.audit.attack import Attack, Findings, Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.batched_mechanisms import certified_mechanism
+from caribou.audit.catalogue import MIN_RUNS
 from caribou.audit.claims import Claim
 from caribou.audit.discriminants import Discriminants, Test, best_test, fit_discriminants, hits
 from caribou.audit.evidence import Evidence, Judgement
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, AttackResult, summarise
 from caribou.audit.pairs import Pair, worst_pairs
-from caribou.audit.power import runs_for_power
-from caribou.audit.schedule import MIN_RUNS, block_sizes, error_shares, heats, planned_runs
+from caribou.audit.power import block_sizes, error_shares, heats, planned_runs, runs_for_power
 from caribou.audit.targets import FAILED, AuditTarget, BatchedTarget, FitTarget, PredictTarget, played, run_seed
 from caribou.audit.transcripts import Runs, checked_transcript, observe, observe_batch
 from caribou.errors import InputError

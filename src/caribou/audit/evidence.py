@@ -9,7 +9,7 @@ from typing import Any
 
 from caribou.audit.bounds import epsilon_of_rates, one_run_bound, pessimistic_rates
 from caribou.audit.claims import Claim
-from caribou.audit.schedule import first_block
+from caribou.audit.power import first_block, runs_for_power
 from caribou.metrics import Scored
 from caribou.privacy.certificate import json_number
 
@@ -110,6 +110,17 @@ class Evidence(Proof):
     def runs(self) -> int:
         """Runs per graph that were made."""
         return first_block(self.planned) + sum(judgement.runs for judgement in self.judgements)
+
+    @property
+    def enough_to_see_twice(self) -> int | None:
+        """Runs per graph that see a mechanism which leaks twice the claim; None: not feasible."""
+        return runs_for_power(self.claim, self.confidence, self.pairs)
+
+    @property
+    def powerful(self) -> bool:
+        """Whether so many were planned."""
+        needed = self.enough_to_see_twice
+        return needed is not None and self.planned >= needed
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

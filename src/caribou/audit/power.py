@@ -1,18 +1,23 @@
-"""The power of an audit: how many runs it takes to reject the claim of a mechanism that leaks twice as much."""
+"""The runs of a game: how many it takes to reject the claim of a mechanism that leaks twice as much, and in which blocks.
+
+Runs come in blocks that double. The game chooses its test anew before every block, on all earlier runs, and judges the block at
+its own share of the error. By the union bound all judgements together hold at the stated confidence.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 from scipy import stats
 
 from caribou.audit.claims import Claim
-from caribou.audit.evidence import Evidence, Judgement
-from caribou.audit.schedule import BLOCKS, block_sizes, error_shares
 from caribou.errors import InputError
 
+BLOCKS = 4
+MIN_SHOWN = 12
+"""Runs per graph below which chance decides which pair shows most."""
 FACTOR = 2.0
 """An audit must be able to see a mechanism that leaks this many times what it claims."""
 POWER = 0.9
@@ -40,12 +45,6 @@ def runs_for_power(claim: Claim, confidence: float, pairs: int = 1) -> int | Non
     if best is None:
         return None
     return _two_digits(best * CHOOSING_A_TEST[claim.kind] * (CHOOSING_A_PAIR if pairs > 1 else 1.0))
-
-
-def powerful(evidence: Evidence) -> bool:
-    """Whether the planned runs were enough to see FACTOR times the claim."""
-    needed = runs_for_power(evidence.claim, evidence.confidence, evidence.pairs)
-    return needed is not None and evidence.planned >= needed
 
 
 def power(claim: Claim, runs: int, confidence: float) -> float:
@@ -107,20 +106,6 @@ def rarest_seen(claim: Claim, judged: int, confidence: float) -> float:
     return min(1.0, needed_hits(claim, 0, judged, confidence) / judged)
 
 
-def runs_to_reject(evidence: Evidence, judged: Judgement | None = None) -> int | None:
-    """Runs per graph with which the rates of a block (by default the last one) would reject the claim; None if no number does."""
-    claim, last = evidence.claim, judged or evidence.judgements[-1]
-    if claim.leak(last.false / last.runs, last.true / last.runs) <= claim.size:
-        return None
-
-    def enough(runs: int) -> bool:
-        judged = block_sizes(runs)[-1]
-        counts: Sequence[int] = [round(hits * judged / last.runs) for hits in (last.false, last.true)]
-        return claim.proven(counts[0], counts[1], judged, last.confidence) > claim.size
-
-    return _smallest(enough)
-
-
 def _smallest(enough: Callable[[int], bool]) -> int | None:
     """The smallest number of runs, to two digits, that is enough; None if MAX_RUNS are not."""
     high = 80
@@ -142,3 +127,57 @@ def _two_digits(runs: float) -> int:
     """Rounded up."""
     unit = 10 ** max(0, len(str(int(runs))) - 2)
     return unit * math.ceil(runs / unit - 1e-9)
+
+
+# -- blocks and heats ------------------------------------------------------------------------------------------------
+
+
+def block_sizes(runs: int) -> list[int]:
+    """1/8, 1/8, 1/4 and 1/2 of the runs.
+
+    >>> block_sizes(2000)
+    [250, 250, 500, 1000]
+    """
+    sizes = [runs // 2 ** (BLOCKS - 1)] + [runs // 2**k for k in range(BLOCKS - 1, 0, -1)]
+    return [*sizes[:-1], runs - sum(sizes[:-1])]
+
+
+def first_block(runs: int) -> int:
+    """Runs of the first block, which is never judged."""
+    return block_sizes(runs)[0]
+
+
+def error_shares(blocks: int) -> list[float]:
+    """How the error is spent: half of it on the last and largest block, the rest in the same way on the ones before.
+
+    >>> error_shares(3)
+    [0.25, 0.25, 0.5]
+    """
+    return [2.0 ** -(blocks - 1)] + [2.0 ** -(blocks - k) for k in range(1, blocks)]
+
+
+def heats(pairs: int, first: int) -> list[tuple[int, int]]:
+    """How many pairs are left, and how many runs each of them gets, until one pair has had the whole first block.
+
+    Every heat drops half of the pairs. A heat has a quarter of the first block, but at least 12 runs.
+
+    >>> heats(8, 250), heats(8, 20), heats(1, 20)
+    ([(8, 62), (4, 62), (2, 126)], [(8, 12), (4, 8)], [(1, 20)])
+    """
+    out, done = [], 0
+    while pairs > 1 and done < first:
+        size = first - done if pairs == 2 else min(first - done, max(MIN_SHOWN, first // 4))
+        out.append((pairs, size))
+        done += size
+        pairs = (pairs + 1) // 2
+    return [*out, (1, first - done)] if done < first else out
+
+
+def planned_runs(pairs: int, runs: int) -> int:
+    """Runs of a whole game on both graphs, the heats of ``pairs`` pairs included, if nothing stops it early.
+
+    >>> planned_runs(1, 2000), planned_runs(8, 2000)
+    (4000, 5492)
+    """
+    first = first_block(runs)
+    return 2 * (sum(left * size for left, size in heats(pairs, first)) + runs - first)

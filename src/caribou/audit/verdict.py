@@ -7,8 +7,8 @@ audit share one confidence.
   Also if a certificate claims less than was asked for.
 * ``inconclusive``: not violated, and one of three doubts is left. Either a game that plays what is audited (not a part or a model
   of it) has too few runs: a mechanism that leaks twice its claim would be rejected with a probability below 9/10. Or a test is
-  suspicious: at confidence 9/10 it exceeds the claim. Both come with the number of runs that would decide. Or all runs of a
-  method that claims noise handed out the same.
+  suspicious: at confidence 9/10 it exceeds the claim. Or all runs of a method that claims noise handed out the same. Too few runs
+  come with the number that would decide.
 * ``consistent``: otherwise. The evidence is consistent with the claim: no test that was tried shows more, and the runs were
   enough to see twice as much.
 
@@ -23,8 +23,7 @@ from typing import Any
 
 from caribou.audit.claims import Claim
 from caribou.audit.evidence import Evidence, OneRun, Proof
-from caribou.audit.power import MAX_RUNS, powerful, rarest_seen, runs_for_power, runs_to_reject
-from caribou.audit.schedule import BLOCKS, error_shares
+from caribou.audit.power import BLOCKS, MAX_RUNS, error_shares, rarest_seen
 from caribou.errors import InputError
 from caribou.privacy.certificate import json_number
 
@@ -139,12 +138,12 @@ def judge(
                 "one run with canaries can reject the claim, not accept it: the method itself was not played against it"
             )
         return said(INCONCLUSIVE, (text,))
-    doubts = [doubt for name, e in games.items() if (doubt := _suspicion(name, e)) is not None]
-    doubts += [_too_few(name, e) for name, e in whole.items() if not powerful(e)]
-    doubts += [(UNTOUCHED.format(name), None) for name, e in whole.items() if e.constant and e.claim.size > 0]
+    doubts = [doubt for name, e in games.items() if (doubt := _suspicion(name, e))]
+    weak = {name: e for name, e in whole.items() if not e.powerful}
+    doubts += [_too_few(name, e) for name, e in weak.items()]
+    doubts += [UNTOUCHED.format(name) for name, e in whole.items() if e.constant and e.claim.size > 0]
     if doubts:
-        enough = [needed for _, needed in doubts if needed is not None]
-        return said(INCONCLUSIVE, [text for text, _ in doubts], max(enough, default=None))
+        return said(INCONCLUSIVE, doubts, max((e.enough_to_see_twice or 0 for e in weak.values()), default=0) or None)
     reasons = [*(describe_consistent(name, e) for name, e in games.items()), *untried]
     if found_little(lower, claim.epsilon):
         reasons.append(
@@ -184,18 +183,18 @@ def describe_consistent(name: str, evidence: Evidence) -> str:
     return text
 
 
-def _too_few(name: str, evidence: Evidence) -> tuple[str, int | None]:
-    needed = runs_for_power(evidence.claim, evidence.confidence, evidence.pairs)
+def _too_few(name: str, evidence: Evidence) -> str:
+    needed = evidence.enough_to_see_twice
     text = f"{name}: {evidence.planned} runs per graph are too few to reject the claim of a mechanism that leaks twice as much"
     enough = f"no feasible number (up to {MAX_RUNS:,})" if needed is None else str(needed)
-    return f"{text}; {enough} would be enough", needed
+    return f"{text}; {enough} would be enough"
 
 
-def _suspicion(name: str, evidence: Evidence) -> tuple[str, int | None] | None:
+def _suspicion(name: str, evidence: Evidence) -> str:
+    """Which test exceeds the claim, though not beyond the asked confidence; empty if none does."""
     claim, shares = evidence.claim, error_shares(BLOCKS - 1)
     for judged, share in zip(evidence.judgements[::-1], shares[::-1], strict=False):
         level = 1 - (1 - SUSPICION) * share / shares[-1]
         if claim.proven(judged.false, judged.true, judged.runs, level) > claim.size:
-            text = f"{name}: the test '{judged.test}' exceeds the claim at confidence {level:g}, but not beyond"
-            return text, runs_to_reject(evidence, judged)
-    return None
+            return f"{name}: the test '{judged.test}' exceeds the claim at confidence {level:g}, but not beyond"
+    return ""
