@@ -41,21 +41,6 @@ def accuracy(table: str, method: str, dataset: str, epsilon: float | str) -> flo
     return _accuracies().get(key)
 
 
-def accuracy_cells() -> list[tuple[str, str, Any, str, str]]:
-    """Every cell of the tables of accuracies: table, unit ("none": without privacy), epsilon, the paper's method, data set."""
-    return [(t, unit, "inf" if e == "inf" else int(e), method, d) for t, unit, e, method, d in _accuracies()]
-
-
-def overhead_cells() -> list[tuple[str, str, str]]:
-    """Every cell of the tables of overheads: unit, the paper's method, data set."""
-    return list(dict.fromkeys((unit, method, dataset) for _, unit, dataset, method in _overheads()))
-
-
-def audit_cells() -> list[tuple[str, str, Any]]:
-    """Every cell of the table of attacks: attack, data set, epsilon."""
-    return [(attack, dataset, "inf" if e == "inf" else int(e)) for attack, dataset, e in _audits()]
-
-
 def scores(table: str, unit: str) -> dict[tuple[Any, str, str], dict[int, float]]:
     """A table at a unit ("edge", "node") in the shape of our own accuracies: by (epsilon, our method, data set), one value each.
 

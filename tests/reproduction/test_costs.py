@@ -47,10 +47,6 @@ def test_memory_of_the_fit_stands_beside_the_paper_s_and_that_of_the_process_apa
     assert rows(table, "peak memory")["gap-edp"][0].text == "520"
 
 
-def test_points_per_second(table: Table) -> None:
-    assert rows(table, "points per CPU second")["votes-edp"][0].text == "10"
-
-
 def test_titles_of_data_sets(table: Table) -> None:
     assert table.head == ("method", "Cora", "Berkeley13 (stands in for Facebook)")
 

@@ -52,19 +52,6 @@ def test_a_row_has_the_means_of_its_records_and_a_dash_where_there_is_none() -> 
     assert lines[-1] == "- `gap-edp`: `caribou run edge-accuracy --resume --filter method=gap-edp`"
 
 
-def test_a_method_outside_the_grid_is_measured_by_training_it() -> None:
-    assert field.command("mlp-dp", "edge-accuracy") == "caribou train mlp-dp --dataset cora --epsilon 4 --seeds 3"
-    assert field.command("mlp-dp", "node-accuracy") == "caribou run node-accuracy --resume --filter method=mlp-dp"
-
-
-def test_a_mixture_of_methods_is_said() -> None:
-    rows = {"caribou-edp": field.GAUSSIAN}
-    plain = [record("caribou-edp", epsilon, 0.8, votes=0.0) for epsilon in field.BUDGETS]
-    assert "went to votes" not in table(plain, rows)
-    mixed = [record("caribou-edp", 1, 0.8, votes=0.5), *plain[1:]]
-    assert "In 1 of 3 fits of `caribou-edp` a part of the budget went to votes." in table(mixed, rows)
-
-
 def test_failed_records_and_other_budgets_do_not_count() -> None:
     records = {"edge-accuracy": [record("gap-edp", 1, 0.7, status=FAILED), record("gap-edp", 2, 0.7)]}
     marks = ("conversion", "edge", "node", "published")
