@@ -14,14 +14,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import caribou as cb
-from caribou.audit.metrics import mean_interval
 from caribou.datasets.fraud import tables
+from caribou.datasets.generated import BlockModel
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.pages.simulation import simulate, worlds
+from caribou.metrics import mean_interval
+from caribou.pages.simulation import simulate
 
 SAMPLES = Path(__file__).parents[1] / "docs" / "samples"
 SIMULATION, FRAUD = SAMPLES / "simulation.json", SAMPLES / "fraud.csv"
-DECLARED = {"nodes": 1000, "average_degree": [10.0], "homophily": [0.8], "signal": 1.0, "seeds": 5, "delta": 1e-5}
+DECLARED = {"nodes": 1000, "average_degree": 10.0, "homophily": 0.8, "signal": 1.0, "seeds": 5, "delta": 1e-5}
 """Of the simulated graphs: what an owner would declare."""
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEEDS = 5
@@ -38,8 +39,8 @@ RULES = cb.ColumnRules(
 
 def simulation() -> dict[str, object]:
     """Expected accuracy for the planner, with what was declared."""
-    models = worlds(DECLARED["nodes"], DECLARED["average_degree"], DECLARED["homophily"], DECLARED["signal"])
-    found = simulate(models, seeds=DECLARED["seeds"], delta=DECLARED["delta"])
+    world = BlockModel(**{name: DECLARED[name] for name in ("nodes", "average_degree", "homophily", "signal")})
+    found = simulate(world, seeds=DECLARED["seeds"], delta=DECLARED["delta"])
     return {"declared": DECLARED, "figures": [asdict(figure) for figure in found]}
 
 

@@ -62,11 +62,3 @@ def test_words_of_others_are_set_apart_and_letters_that_hide_are_replaced(letter
 def test_a_long_text_is_cut_and_says_so() -> None:
     assert "x" * base.LONGEST + " … (7 more)" in base.declared("x" * (base.LONGEST + 7))
     assert "more" not in base.declared("x" * base.LONGEST)
-
-
-def test_no_figure_is_torn_and_nothing_but_words_is_touched() -> None:
-    kept = '<style>a = 1</style><svg><text>1 %</text></svg><p title="b = 2"><option>3 %</option>'
-    assert base.whole(kept) == kept
-    assert base.whole("<p>at epsilon = 4 &amp; --out</p>") == (
-        '<p>at <span class="whole">epsilon = 4</span> &amp; <span class="whole">--out</span></p>'
-    )

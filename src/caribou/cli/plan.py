@@ -12,7 +12,7 @@ from caribou.cli.command import as_json, command, option, record
 from caribou.cli.options import DELTA, LayerOptions
 from caribou.cli.output import print_json, print_line, print_table
 from caribou.errors import InputError
-from caribou.pages.planner import DEFAULT_HOPS, SIMULATED_GRAPHS, USUAL_NODES, Plan
+from caribou.pages.planner import DEFAULT_HOPS, SIMULATED_GRAPHS, Plan
 from caribou.pages.planner import plan as make_plan
 from caribou.privacy.accounting import PAPER_RDP_ORDER
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -46,12 +46,8 @@ class PlanOptions:
     )
     html: Path | None = option("Write the planner to this file: a page that needs no network, with controls to move.")
     method: str | None = option("The method that is chosen at first.", needs="--html")
-    average_degree: str = option(
-        "Average degree of the simulated graphs; several, separated by commas.", default="10", needs="--html"
-    )
-    homophily: str = option(
-        "Share of edges inside a class in them; several, separated by commas.", default="0.8", needs="--html"
-    )
+    average_degree: float = option("Average degree of the simulated graphs.", default=10.0, needs="--html")
+    homophily: float = option("Share of edges inside a class in them.", default=0.8, needs="--html")
     signal: float = option(
         "How far apart classes lie in their features, in standard deviations.", default=1.0, needs="--html"
     )
@@ -130,13 +126,10 @@ def _write_page(plan: Plan, given: PlanOptions, html: Path) -> None:
     """The planner, with a line of progress while it simulates."""
     from caribou.cli.progress import ProgressLine
     from caribou.pages.base import check_page_path
-    from caribou.pages.simulation import fits, worlds
+    from caribou.pages.simulation import fits
 
     check_page_path(html)  # before minutes of work
-    degrees = parse_numbers(given.average_degree, "average_degree")
-    shares = parse_numbers(given.homophily, "homophily")
-    nodes = plan.sensitivity.bounds.nodes or USUAL_NODES
-    simulated = fits(worlds(nodes, degrees, shares, given.signal), given.seeds)
+    simulated = fits(given.seeds)
     if simulated:
         typer.echo(
             f"simulating expected accuracy: {simulated} fits; --seeds 0 writes the page at once, without it", err=True
@@ -146,8 +139,8 @@ def _write_page(plan: Plan, given: PlanOptions, html: Path) -> None:
             html,
             method=given.method,
             months=given.months or 12,
-            average_degree=degrees,
-            homophily=shares,
+            average_degree=given.average_degree,
+            homophily=given.homophily,
             signal=given.signal,
             seeds=given.seeds,
             advance=line.advance,
@@ -182,14 +175,6 @@ def parse_hops(text: str) -> list[int]:
     if not all(K >= 1 for K in hops):
         raise InputError(f"hops must be whole numbers >= 1 separated by commas, got {text!r}")
     return sorted(set(hops))
-
-
-def parse_numbers(text: str, field: str) -> list[float]:
-    """``0.6,0.8`` as numbers; anything else is an error that shows the text."""
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"{field} must be numbers separated by commas, got {text!r}") from None
 
 
 def _layer_words(sensitivity: Sensitivity) -> str:

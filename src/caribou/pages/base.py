@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 TEMPLATE = "base.html"
-WHOLE = re.compile(
-    r"(?:\b\w+ )?(?:[<>]?=|[≥≤]) \d[\w.,+-]*|\b\d[\d.,]* %|\b\d[\w.:]*(?:-[\w.:]+)+|(?<![\w-])--[a-z][\w-]*"
-)
-"""What no line break may tear: epsilon = 4, 0.1 %, 1e-05, a date, --flag. page.js has the same."""
-NO_WORDS = re.compile(r"(<(script|style|title|svg|option|code)\b.*?</\2>|<[^>]+>)", re.DOTALL)
-"""Parts of a page without words of a paragraph: tags, and elements that hold something else."""
 LONGEST = 600
 """Letters of a declared text that a page shows; a longer one is cut, and the page says so."""
 
@@ -51,7 +44,7 @@ def render(template: str, *, title: str, scripts: Sequence[str] = (), data: Any 
     Returns:
         The whole page, without any address that a browser would load.
     """
-    page = (
+    return (
         _environment()
         .get_template(template)
         .render(
@@ -62,7 +55,6 @@ def render(template: str, *, title: str, scripts: Sequence[str] = (), data: Any 
             **values,
         )
     )
-    return whole(page)
 
 
 @cache
@@ -80,18 +72,6 @@ def _environment() -> Environment:
     )
     environment.filters |= {"declared": declared, "drawn": drawn, "figure": figure}
     return environment
-
-
-def whole(page: str) -> str:
-    """A page in which a browser breaks no line inside a figure or a flag; copied, its text is the same.
-
-    >>> whole("<p>delta &lt; 1e-05</p>")
-    '<p>delta &lt; <span class="whole">1e-05</span></p>'
-    """
-    parts = NO_WORDS.split(page)  # words, what is none, the name of its element, and so on
-    parts[::3] = [WHOLE.sub(r'<span class="whole">\g<0></span>', words) for words in parts[::3]]
-    del parts[2::3]
-    return "".join(parts)
 
 
 def declared(words: str | None, missing: str = "not stated") -> str:

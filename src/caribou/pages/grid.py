@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from caribou.errors import CalibrationError
 from caribou.privacy.accounting import attack_rate
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
@@ -19,14 +18,12 @@ from caribou.privacy.depth import degree_curve, plan_rows
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian
 from caribou.privacy.months import monthly_plans
 from caribou.privacy.plan import attack_success, curve_degrees
-from caribou.privacy.selection import plan_selection
 from caribou.privacy.sensitivity import Bounds, Sensitivity, declared_bounds, layer_sensitivity
 
 EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 HOPS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 CONTRACTIONS = (0.5, 0.8, 0.9, 0.95, 1.0)
 MONTHS = (1, 6, 12, 24)
-TRIALS = (10, 50)
 DECLARED: Mapping[PrivacyUnit, tuple[dict[str, int], ...]] = {
     PrivacyUnit.EDGE: tuple({"degree_floor": floor} for floor in (0, 5, 10, 20, 50, 100)),
     PrivacyUnit.NODE: (
@@ -61,7 +58,6 @@ class Grid:
     contractions: tuple[float, ...]
     bounds: Mapping[PrivacyUnit, tuple[Bounds, ...]]
     months: tuple[int, ...]
-    trials: tuple[int, ...]
 
     @classmethod
     def around(
@@ -97,7 +93,6 @@ class Grid:
             _with(CONTRACTIONS, contraction),
             {unit: tuple(sorted(set(found), key=_order)) for unit, found in choices.items()},
             _with(MONTHS, months),
-            TRIALS,
         )
 
     def budget(self, epsilon: float, unit: PrivacyUnit = PrivacyUnit.EDGE) -> Budget:
@@ -176,7 +171,6 @@ def _budget(grid: Grid, epsilon: float) -> dict[str, Any]:
     return {
         "mu": budget_mu(budget),
         "attack": {kind: _attack(kind, budget) for kind in KINDS},
-        "trials": {kind: [_trial(kind, budget, trials) for trials in grid.trials] for kind in KINDS},
         "months": {
             unit.value: [
                 [
@@ -202,18 +196,6 @@ def _attack(kind: str, budget: Budget) -> dict[str, Any]:
     ]
     lines = {question: _short(rates.values()) for question, rates in found.items()}
     return {**lines, "other": _short(other), "stated": stated}
-
-
-def _trial(kind: str, budget: Budget, trials: int) -> float | None:
-    """The epsilon that a search within the budget leaves to the trial that is kept; None where it cannot be paid for."""
-
-    def costs(epsilon: float) -> list[list[Event]]:
-        return [[_event(kind, Budget(epsilon, budget.delta))]]
-
-    try:
-        return float(f"{plan_selection(costs, trials=trials, budget=budget).epsilon:.5g}")
-    except CalibrationError:
-        return None
 
 
 def _layer(grid: Grid, unit: PrivacyUnit, bounds: Bounds, contraction: float) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 "use strict";
-/* What every page needs: its data, figures in words, elements, and copy buttons. */
+/* What the planner needs: its data, figures in words, elements, and copy buttons. */
 const Page = (() => {
   /** The values that Python put into the page. */
   const data = () => JSON.parse(document.getElementById("page-data").textContent);
@@ -17,18 +17,6 @@ const Page = (() => {
 
   /** A share as a percentage. */
   const percent = (share, digits = 3) => `${figure(100 * share, digits)} %`;
-
-  /** Text in which no line breaks inside a figure or a flag, as elements; caribou.pages.base has the same. */
-  const WHOLE = /(?:(?<![\p{L}\w])[\p{L}\w]+ )?(?:[<>]?=|[≥≤]) \d[\w.,+-]*|\b\d[\d.,]* %|\b\d[\w.:]*(?:-[\w.:]+)+|(?<![\w-])--[a-z][\w-]*/gu;
-  function whole(text) {
-    const parts = [];
-    let end = 0;
-    for (const found of text.matchAll(WHOLE)) {
-      parts.push(text.slice(end, found.index), element("span", { class: "whole" }, found[0]));
-      end = found.index + found[0].length;
-    }
-    return [...parts, text.slice(end)];
-  }
 
   /** An element with attributes and children; text is text, never markup. */
   function element(name, attributes = {}, ...children) {
@@ -79,5 +67,5 @@ const Page = (() => {
     return button;
   }
 
-  return { data, figure, percent, whole, element, table, csv, copy, copyButton };
+  return { data, figure, percent, element, table, csv, copy, copyButton };
 })();

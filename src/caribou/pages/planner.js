@@ -4,7 +4,7 @@
   const { figure, percent, element } = Page;
   const data = Page.data(), byId = (id) => document.getElementById(id), form = byId("controls");
   const SLIDERS = Object.keys(data.positions);
-  const say = (id, text) => byId(id).replaceChildren(...Page.whole(text));
+  const say = (id, text) => byId(id).replaceChildren(text);
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
   // -- controls -----------------------------------------------------------------------------------------------------
@@ -19,7 +19,7 @@
     return {
       at, unit, method, kind, settings, layer, budget, ...value, bounds: data.bounds[unit][choice],
       attack: budget.attack[kind], noise: layer.noise[at.epsilon], ways: budget.months[unit][at.months],
-      trial: budget.trials[kind][at.trials], node: layer.by_degree?.[at.epsilon], world: data.worlds[Number(byId("world").value)],
+      node: layer.by_degree?.[at.epsilon],
     };
   }
 
@@ -113,7 +113,7 @@
     }
     const words = `A node with ${plural(s.t, "neighbour")} gets epsilon = ${figure(s.node[s.at.t])}`, all = s.bounds.covered >= data.nodes - 1;
     byId("node-words").replaceChildren(
-      ...Page.whole(`${words}. ${all ? "The headline covers every node." : `The headline, ${figure(s.epsilon)}, holds up to degree ${s.bounds.covered}; a node beyond gets what the line says.`}`),
+      `${words}. ${all ? "The headline covers every node." : `The headline, ${figure(s.epsilon)}, holds up to degree ${s.bounds.covered}; a node beyond gets what the line says.`}`,
       element("span", { id: "out-node", "data-value": String(s.node[s.at.t]), hidden: "" })
     );
     Charts.line(byId("node-chart"), {
@@ -131,13 +131,11 @@
       (s.unit === "edge" ? "votes-edp can be extended to new nodes for nothing more; a fit of any kind that is repeated pays again." : "mlp-dp predicts from a person's own features for nothing more; a fit that is repeated pays again."));
     const rows = s.ways.map(([way, first, later, ...all]) => [way, figure(first), later === 0 ? "nothing" : figure(later), ...all.map((value) => figure(value))]);
     byId("year-table").replaceChildren(Page.table([["every month", "first", "later", "all: is it there?", "all: this or that?"], ...rows], "Epsilon of one release, and of all of them together"));
-    const left = s.trial === null ? "cannot be paid for" : `leaves epsilon = ${figure(s.trial)} to the trial that is kept`;
-    say("tune-words", `Tuning on private data: a search of ${plural(s.trials, "trial")} within one release of the whole budget ${left} (caribou tune). A search every month pays every month.`);
   }
 
   // -- simulations --------------------------------------------------------------------------------------------------
 
-  const points = (s) => data.simulations.filter((p) => p.unit === s.unit && p.average_degree === s.world.average_degree && p.homophily === s.world.homophily);
+  const points = (s) => data.simulations.filter((p) => p.unit === s.unit);
 
   /** What was simulated of the method, at this epsilon or at the next smaller one; undefined where there is nothing. */
   const expected = (s) => points(s).filter((p) => p.method === s.method && p.epsilon <= s.epsilon).sort((a, b) => a.epsilon - b.epsilon).at(-1);
@@ -148,7 +146,7 @@
       say("accuracy-words", "This page was built without simulations (--seeds 0). The command below makes one with them.");
       return;
     }
-    const about = `${data.simulated_nodes} nodes, average degree ${figure(s.world.average_degree)}, homophily ${figure(s.world.homophily)}`;
+    const about = `${data.simulated_nodes} nodes, average degree ${figure(data.average_degree)}, homophily ${figure(data.homophily)}`;
     const words = here === undefined ? `${s.method} was not simulated at this epsilon.`
       : `${s.method}: ${percent(here.mean)} (${percent(here.low)} to ${percent(here.high)}) at epsilon = ${figure(here.epsilon)}${here.epsilon === s.epsilon ? "" : ", the next smaller one that was simulated"}.`;
     say("accuracy-words", words);
@@ -175,7 +173,7 @@
   function showCommands(s) {
     const declared = { contraction: s.contraction, alpha1: data.alpha1, ...s.bounds.given }, budget = `--epsilon ${s.epsilon} --delta ${data.delta}`;
     const flags = Object.entries({ ...declared, nodes: data.nodes }).map(([name, value]) => ` --${name.replaceAll("_", "-")} ${value}`).join("");
-    const { average_degree: degree, homophily } = s.world, world = `nodes=${data.nodes},average_degree=${degree},homophily=${homophily}`;
+    const { average_degree: degree, homophily } = data, world = `nodes=${data.nodes},average_degree=${degree},homophily=${homophily}`;
     const taken = Object.entries({ hops: s.hops, ...declared }).filter(([name]) => s.settings.includes(name)).map(([name, value]) => `${name}=${value}`);
     const bounds = Object.entries({ ...declared, nodes: data.nodes }).map(([name, value]) => `, ${name}=${value}`).join("");
     say("command-plan", `caribou plan --unit ${s.unit} ${budget} --hops ${s.hops}${flags} --html plan.html --method ${s.method} --months ${s.months} --average-degree ${degree} --homophily ${homophily}`);

@@ -149,8 +149,8 @@ class Plan:
         *,
         method: str | None = None,
         months: int = 12,
-        average_degree: float | Sequence[float] = 10.0,
-        homophily: float | Sequence[float] = 0.8,
+        average_degree: float = 10.0,
+        homophily: float = 0.8,
         signal: float = 1.0,
         seeds: int = SIMULATED_GRAPHS,
         advance: Callable[[], None] = lambda: None,
@@ -161,9 +161,9 @@ class Plan:
             path: the file; one that is there is replaced.
             method: chosen at first, by family or full name; None: votes.
             months: shown at first.
-            average_degree, homophily: declared, of the generated graphs for expected accuracy; several values: a simulation each.
+            average_degree, homophily: declared, of the generated graphs for expected accuracy.
             signal: distance between class means of their features, in standard deviations.
-            seeds: generated graphs per simulation; 0: none, and the page says so.
+            seeds: generated graphs; 0: none, and the page says so.
             advance: called after every fit of the simulations.
         """
         text = page(
@@ -264,8 +264,8 @@ def page(
     method: str | None = None,
     months: int = 12,
     *,
-    average_degree: float | Sequence[float],
-    homophily: float | Sequence[float],
+    average_degree: float,
+    homophily: float,
     signal: float,
     seeds: int,
     advance: Callable[[], None] = lambda: None,
@@ -274,16 +274,16 @@ def page(
     """The planner as one HTML text. ``simulated``: figures of an earlier `simulate` with the same declaration; None: made now."""
     from caribou.datasets.generated import BlockModel
     from caribou.pages.grid import Grid, bounds_words, tables
-    from caribou.pages.simulation import LARGEST, simulate, worlds
+    from caribou.pages.simulation import LARGEST, simulate
 
     unit, bounds = plan.budget.unit, plan.sensitivity.bounds
     method = resolve("votes" if method is None else method, unit)
     one_of(tuple(name for name in NOISE if METHODS[name].unit is unit), method=method)
     integer(at_least=1, months=months)
     nodes = USUAL_NODES if bounds.nodes is None else bounds.nodes
-    models = worlds(nodes, _several(average_degree), _several(homophily), signal)
+    world = BlockModel(nodes=nodes, average_degree=average_degree, homophily=homophily, signal=signal)
     if simulated is None:
-        simulated = simulate(models if seeds else (), seeds=seeds, delta=plan.budget.delta, advance=advance)
+        simulated = simulate(world, seeds=seeds, delta=plan.budget.delta, advance=advance)
     hops = plan.rows[-1].hops if len(plan.rows) == 1 else 8
     grid = Grid.around(
         plan.budget,
@@ -300,7 +300,6 @@ def page(
         "hops": grid.hops.index(hops),
         "contraction": grid.contractions.index(plan.sensitivity.contraction),
         "months": grid.months.index(months),
-        "trials": 0,
         "t": max(k for k, degree in enumerate(grid.degrees) if degree <= 20),
         "unit": unit.value,
         "method": method,
@@ -311,7 +310,6 @@ def page(
         "hops": grid.hops,
         "contraction": grid.contractions,
         "months": grid.months,
-        "trials": grid.trials,
         "t": grid.degrees,
     }
     data = {
@@ -323,7 +321,8 @@ def page(
         "alpha1": grid.alpha1,
         "nodes": nodes,
         "bounds": {u.value: [_declared(b, nodes) for b in choices] for u, choices in grid.bounds.items()},
-        "worlds": [{"average_degree": model.average_degree, "homophily": model.homophily} for model in models],
+        "average_degree": average_degree,
+        "homophily": homophily,
         "signal": signal,
         "seeds": seeds,
         "classes": BlockModel.classes,
@@ -339,7 +338,6 @@ def page(
         positions=positions,
         choices={u: [bounds_words(u, bounds) for bounds in grid.bounds[u]] for u in PrivacyUnit},
         methods={u: [name for name in NOISE if METHODS[name].unit is u] for u in PrivacyUnit},
-        worlds=[f"average degree {model.average_degree:g}, homophily {model.homophily:g}" for model in models],
         fixed=grid,
         nodes=nodes,
     )
@@ -354,7 +352,3 @@ def _declared(bounds: Bounds, nodes: int) -> dict[str, Any]:
     }
     covered = nodes - 1 if bounds.nodes is None and not bounds.cuts else bounds.covered_degree
     return {"given": {name: value for name, value in given.items() if value is not None}, "covered": covered}
-
-
-def _several(value: float | Sequence[float]) -> list[float]:
-    return [float(v) for v in value] if isinstance(value, Sequence) else [float(value)]

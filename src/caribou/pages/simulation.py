@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from caribou._validate import integer
 from caribou.datasets.generated import BlockModel
-from caribou.errors import CalibrationError, InputError
+from caribou.errors import CalibrationError
 from caribou.methods.catalogue import METHODS, names_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 
@@ -35,8 +35,6 @@ class SimulatedAccuracy:
 
     method: str
     unit: str
-    average_degree: float
-    homophily: float
     epsilon: float
     mean: float
     low: float
@@ -44,56 +42,32 @@ class SimulatedAccuracy:
     seeds: int
 
 
-def worlds(
-    nodes: int, average_degrees: Sequence[float], homophilies: Sequence[float], signal: float
-) -> tuple[BlockModel, ...]:
-    """A block model for every declared degree and homophily, of at most `LARGEST` nodes.
-
-    >>> [(world.nodes, world.homophily) for world in worlds(10**6, [10], [0.6, 0.9], 1.0)]
-    [(5000, 0.6), (5000, 0.9)]
-    """
-    integer(at_least=1, nodes=nodes)
-    if not average_degrees or not homophilies:
-        raise InputError("average_degree and homophily must each have a value, got none")
-    return tuple(
-        BlockModel(nodes=min(nodes, LARGEST), average_degree=degree, homophily=homophily, signal=signal)
-        for degree in average_degrees
-        for homophily in homophilies
-    )
-
-
-def fits(models: Sequence[BlockModel], seeds: int) -> int:
+def fits(seeds: int) -> int:
     """How many fits `simulate` makes, for a line of progress."""
-    return len(models) * seeds * sum(len(_epsilons(method)) for method in SIMULATED)
+    return seeds * sum(len(_epsilons(method)) for method in SIMULATED)
 
 
 def simulate(
-    models: Sequence[BlockModel],
-    *,
-    seeds: int,
-    delta: float | None = None,
-    advance: Callable[[], None] = lambda: None,
+    world: BlockModel, *, seeds: int, delta: float | None = None, advance: Callable[[], None] = lambda: None
 ) -> tuple[SimulatedAccuracy, ...]:
-    """Fit every method of both units at every epsilon on ``seeds`` graphs of each model.
+    """Fit every method of both units at every epsilon on ``seeds`` graphs of a model.
 
     Args:
-        models: see `worlds`.
-        seeds: graphs per model; 0 gives nothing.
+        world: what is declared; of at most `LARGEST` nodes, where more are declared.
+        seeds: graphs; 0 gives nothing.
         delta: of the budgets.
         advance: called after every fit.
 
     Returns:
-        One figure per model, method and epsilon; a budget that a method cannot keep has none.
+        One figure per method and epsilon; a budget that a method cannot keep has none.
     """
     integer(at_least=0, seeds=seeds)
-    found = []
-    for world in models:
-        values: dict[tuple[PrivacyUnit, str, float], list[float]] = {}
-        for seed in range(seeds):
-            for key, accuracy in _fitted(world, seed, delta, advance):
-                values.setdefault(key, []).append(accuracy)
-        found += [_summary(world, *key, accuracies) for key, accuracies in values.items()]
-    return tuple(found)
+    world = replace(world, nodes=min(world.nodes, LARGEST))
+    values: dict[tuple[PrivacyUnit, str, float], list[float]] = {}
+    for seed in range(seeds):
+        for key, accuracy in _fitted(world, seed, delta, advance):
+            values.setdefault(key, []).append(accuracy)
+    return tuple(_summary(*key, accuracies) for key, accuracies in values.items())
 
 
 def _epsilons(method: str) -> tuple[float, ...]:
@@ -125,14 +99,9 @@ def _fitted(
                 yield (unit, method, epsilon), accuracy
 
 
-def _summary(
-    world: BlockModel, unit: PrivacyUnit, method: str, epsilon: float, accuracies: Sequence[float]
-) -> SimulatedAccuracy:
+def _summary(unit: PrivacyUnit, method: str, epsilon: float, accuracies: Sequence[float]) -> SimulatedAccuracy:
     from caribou.metrics import mean_interval
 
     low, high = mean_interval(accuracies)
-    mean = (low + high) / 2
-    figure = SimulatedAccuracy(
-        method, unit.value, world.average_degree, world.homophily, epsilon, mean, low, high, len(accuracies)
-    )
-    return replace(figure, low=max(0.0, low), high=min(1.0, high))
+    inside = max(0.0, low), min(1.0, high)
+    return SimulatedAccuracy(method, unit.value, epsilon, (low + high) / 2, *inside, len(accuracies))
