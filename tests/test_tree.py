@@ -105,6 +105,7 @@ CROSS_CUTTING = {
     "methods/contract",
     "methods/end_to_end",
     "methods/floors",
+    "methods/transcripts",
 }
 """Test files that are about several modules."""
 

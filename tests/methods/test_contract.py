@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import torch
 
 import caribou as cb
@@ -33,6 +34,7 @@ from caribou.methods.sage import SageEdge, SageNdp
 from caribou.methods.votes import VotePlan, VotesEdge, VotesNdp
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.mechanism_records import groups_of
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.verify import verify
@@ -108,6 +110,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 every_case = pytest.mark.parametrize(
     ("name", "settings"), CASES, ids=[f"{n}-{'-'.join(map(str, s.values()))}" for n, s in CASES]
 )
+every_name = pytest.mark.parametrize("name", list(METHODS))
 
 
 @every_case
@@ -303,12 +306,78 @@ def test_certificates_verify_or_say_what_they_are_not(name: str, settings: dict[
         assert secret.status == "private by degree"
     assert verify(secret).passed
     assert secret.epsilon_spent <= 4.0
+    assert (secret.epsilon_spent > 3.9) is not METHODS[name].data_independent, "nothing of the budget is wasted"
     seeded = fit(name, settings).certificate
     assert seeded.status == "void"
     assert not verify(seeded).passed
     infinite = Budget(math.inf, 1e-5, METHODS[name].unit)
-    open_book = methods.fit(create(name, settings), GRAPH, infinite, Streams(1), NoiseSource.secure()).certificate
-    assert open_book.status == "no privacy"
+    open_book = methods.fit(create(name, settings), GRAPH, infinite, Streams(1), NoiseSource.secure())
+    assert open_book.certificate.status == "no privacy"
+    assert np.mean(open_book.probabilities.argmax(axis=1) == GRAPH.labels) > 0.6
+
+
+FIGURES = (
+    "noise_std",
+    "noise_multiplier",
+    "noise_epsilon",
+    "epsilon",
+    "sensitivity",
+    "hops",
+    "steps",
+    "stages",
+    "clip",
+)
+
+
+@every_case
+def test_a_certificate_with_another_figure_does_not_verify(name: str, settings: dict[str, Any]) -> None:
+    """Half the noise, more hops, a smaller sensitivity: each figure follows from the others and from the plan."""
+    document = fit(name, settings, noise=None).certificate.to_dict()
+    if not METHODS[name].private or METHODS[name].data_independent:
+        return
+    changed = 0
+    for record in document["mechanisms"]:
+        details = record["details"]
+        for figure in set(FIGURES) & set(details):
+            kept = details[figure]
+            if isinstance(kept, dict):
+                details[figure] = kept | {"value": 0.5 * kept["value"]}
+            elif isinstance(kept, int | float) and kept not in (0, math.inf):
+                details[figure] = kept + 1 if isinstance(kept, int) else 0.5 * kept
+            else:
+                continue
+            assert not verify(Certificate.from_dict(document)).passed, (record["name"], figure)
+            details[figure], changed = kept, changed + 1
+    assert changed > 0
+    assert verify(Certificate.from_dict(document)).passed
+
+
+@every_name
+def test_labels_of_test_nodes_and_the_storage_of_features_change_nothing(name: str) -> None:
+    labels = np.array(GRAPH.labels)
+    labels[GRAPH.split.test] = labels[GRAPH.split.test][::-1]
+    rounded = np.round(np.asarray(GRAPH.features), 2)
+    found = []
+    for graph in (
+        dataclasses.replace(GRAPH, features=sp.csr_array(rounded)),
+        dataclasses.replace(GRAPH, features=sp.csr_array(rounded), labels=labels),
+    ):
+        found.append(methods.fit(create(name, {}), graph, budget_of(name), Streams(1), NoiseSource.seeded(1)))
+    assert np.array_equal(found[0].probabilities, found[1].probabilities)
+    assert np.allclose(found[0].probabilities.sum(axis=1), 1)
+
+
+@every_name
+def test_a_graph_without_labels_or_training_nodes_is_refused(name: str) -> None:
+    for split in (None, cb.Split([], GRAPH.split.val, GRAPH.split.test)):
+        with pytest.raises(InputError, match="labels and a split"):
+            methods.fit(create(name, {}), GRAPH.with_split(split), budget_of(name), Streams(0), NoiseSource.secure())
+
+
+@pytest.mark.parametrize("name", [n for n, info in METHODS.items() if not info.private])
+def test_a_yardstick_takes_an_infinite_epsilon_only(name: str) -> None:
+    with pytest.raises(InputError, match=f"epsilon must be inf for {name}"):
+        METHODS[name].check(name, Budget(1.0))
 
 
 @every_case
@@ -557,6 +626,53 @@ def _outputs(method: Method) -> dict[str, np.ndarray]:
     unit = PrivacyUnit.EDGE if isinstance(method, edge) else PrivacyUnit.NODE
     fitted = methods.fit(method, GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
     return {"own": fitted.probabilities, **fitted.released}
+
+
+REFUSED: dict[type, tuple[dict[str, Any], ...]] = {
+    VotesEdge: (
+        {"voter_confidence": 1.0},
+        {"round_confidence": 0},
+        {"max_rounds": 0},
+        {"calibration": 2},
+        {"noise": "none"},
+        {"alphabet": "word"},
+        {"pilot": 0.6},
+        {"pilot": 0.0},
+        {"codes": 1},
+    ),
+    SageEdge: ({"layers": 0}, {"aggregator": "max"}, {"count_share": 1.0}, {"max_edges": -1}),
+    SageNdp: ({"own_share": 0.1}, {"degree_cap": 0}, {"message_scale": 0}, {"sums_share": 0.99}, {"radius": 0.0}),
+    Gap: ({"hops": 0}, {"hidden": 3}, {"classifier_hidden": 0}),
+    Progap: ({"hops": 0}, {"hidden": 3}),
+    LpgNet: ({"stages": 0}, {"stages": 1.5}, {"hidden": 3}, {"classifier_hidden": 0}),
+    Dpdgc: ({"training_share": 1.0}, {"structure_share": 0}, {"hidden": 3}, {"classifier_hidden": 0}),
+    **dict.fromkeys(
+        (GapNdp, ProgapNdp),
+        (
+            {"hops": 0},
+            {"degree_cap": 0},
+            {"declared_degree": 0},
+            {"radius": 0.5},
+            {"sums_share": 1.0},
+            {"classifier_share": 0.95},
+            {"base": MlpDp(choose_shrinkage=True)},
+        ),
+    ),
+    DpdgcNdp: (
+        {"degree_cap": 0},
+        {"declared_degree": 0},
+        {"radius": 0.5},
+        {"sums_share": 0.95},
+        {"training_share": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize("cls", REFUSED, ids=lambda cls: cls.__name__)
+def test_bad_settings_are_refused_by_name(cls: type) -> None:
+    for bad in REFUSED[cls]:
+        with pytest.raises(InputError, match="shrinkage" if "base" in bad else next(iter(bad))):
+            cls(**bad)
 
 
 # -- one person's data, and nothing handed out ------------------------------------------------------------------------

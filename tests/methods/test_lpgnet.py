@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from baseline_support import GRAPH, accuracy, some_edges, verified_certificate
+from baseline_support import GRAPH, accuracy, some_edges
 from caribou import methods
-from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_counts import neighbour_counts
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import METHODS, Fitted, edge_method
+from caribou.methods import Fitted, edge_method
 from caribou.methods.lpgnet import LpgNet, class_shares
 from caribou.models.classifier import ClassifierConfig
 from caribou.models.encoder import Encoder
 from caribou.privacy.budget import Budget
-from caribou.privacy.certificate import Certificate
-from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("quick_learning", "kept_encoder")
@@ -97,24 +93,6 @@ def test_replaying_a_fit_on_a_neighbouring_graph_spends_epsilon_exactly(
 
 
 @pytest.mark.usefixtures("quick_stages")
-@pytest.mark.parametrize("stages", [1, 2, 3])
-def test_certificate_verifies_and_a_wrong_figure_is_found(stages: int, tmp_path: Path) -> None:
-    certificate = verified_certificate(LpgNet(stages=stages), Budget(3.0), tmp_path)
-    document = certificate.to_dict()
-    assert 3.0 - 1e-4 < document["epsilon_spent"] <= 3.0
-    (counts,) = document["mechanisms"]
-    assert counts["details"]["noise_epsilon"] == pytest.approx(3.0 / (2 * stages), rel=1e-12)
-    assert "Theorem 12" in counts["theorem"]
-    noise = counts["details"]["noise_epsilon"]
-    for change in ({"noise_epsilon": 2 * noise}, {"sensitivity": 1}, {"stages": stages + 1}, {"epsilon": 1.0}):
-        original = dict(counts["details"])
-        counts["details"].update(change)
-        assert not verify(Certificate.from_dict(document)).passed, change
-        counts["details"].update(original)
-    assert verify(Certificate.from_dict(document)).passed
-
-
-@pytest.mark.usefixtures("quick_stages")
 def test_another_graph_is_counted_with_the_fitted_stages() -> None:
     """Without noise the training graph, predicted as if it were another one, has the counts of the fit."""
     method, budget = LpgNet(), Budget(math.inf)
@@ -131,14 +109,3 @@ def test_another_graph_is_counted_with_the_fitted_stages() -> None:
 def test_shares_of_a_row() -> None:
     shares = class_shares(np.array([[2, -5, 2], [0, 0, 0], [-1, 7, 0]]))
     assert shares.tolist() == [[0.5, 0, 0.5], [0, 0, 0], [0, 1, 0]]
-
-
-def test_names_and_errors() -> None:
-    assert METHODS["lpgnet-edp"].private
-    with pytest.raises(InputError, match="unit must be edge"):
-        methods.fit(LpgNet(), GRAPH, Budget(1.0, 1e-5, "node"), Streams(0), NoiseSource.secure())
-    with pytest.raises(InputError, match="labels and a split"):
-        fit(LpgNet(), 1.0, GRAPH.with_split(None))
-    for bad in ({"stages": 0}, {"stages": 1.5}, {"hidden": 3}, {"classifier_hidden": 0}):
-        with pytest.raises(InputError, match=next(iter(bad))):
-            LpgNet(**bad)  # type: ignore[arg-type]

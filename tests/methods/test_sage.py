@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -18,19 +17,16 @@ from scipy import stats
 from scipy.special import softmax
 
 import caribou as cb
-from baseline_support import accuracy, check_contract, verified_certificate
+from baseline_support import accuracy
 from caribou import methods
 from caribou.errors import InputError
-from caribou.graph import Graph, Split
+from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import Rows, row_norms
 from caribou.mechanisms.clipped_gradients import linear_clipped_sum
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturb
-from caribou.methods import METHODS
 from caribou.methods.sage import SageEdge, SageNdp, messages, neighbourhood_rows
-from caribou.privacy.accounting import epsilon_of
-from caribou.privacy.events import NonPrivate
-from caribou.privacy.mechanism_records import Group, Mechanism, groups_of
+from caribou.privacy.mechanism_records import Group, groups_of
 from caribou.privacy.pair_response import (
     asymmetric_response,
     laplace_threshold_response,
@@ -45,44 +41,11 @@ GRAPH = cb.datasets.load(
     "csbm", nodes=200, classes=3, average_degree=8.0, homophily=0.9, signal=0.8, features=6, seed=3
 )
 
-SPARSE = replace(GRAPH, features=sp.csr_array(np.where(np.asarray(GRAPH.features) > 1.2, 1.0, 0.0)))
-
 QUICK = SageEdge(epochs=25, hidden=16)
 
 
 def fit(method: SageEdge, epsilon: float, graph: Graph = GRAPH, seed: int = 1, noise_seed: int = 1):
     return methods.fit(method, graph, cb.Budget(epsilon), Streams(seed), NoiseSource.seeded(noise_seed))
-
-
-@pytest.mark.parametrize("graph", [GRAPH, SPARSE])
-def test_contract(graph: Graph) -> None:
-    check_contract(QUICK, graph, cb.Budget(4.0))
-
-
-def test_the_certificate_verifies_and_its_cost_is_known_before(tmp_path: Path) -> None:
-    budget = cb.Budget(3.0)
-    certificate = verified_certificate(QUICK, budget, tmp_path, GRAPH)
-    assert 2.98 < certificate.epsilon_spent <= 3.0
-    assert epsilon_of(QUICK.plan(GRAPH.sizes(budget.unit), budget).cost, 1e-5) == pytest.approx(
-        certificate.epsilon_spent, rel=1e-6
-    )
-    proofs = ("docs/methods/sage.md", "docs/privacy.md")
-    assert all(any(page in m.theorem for page in proofs) for m in certificate.mechanisms[1:])
-    endless = fit(QUICK, math.inf)
-    assert endless.certificate.status == "no privacy"
-    assert NonPrivate() in [e for m in endless.certificate.mechanisms for paid in m.costs.values() for e in paid]
-
-
-def test_another_graph_is_predicted_with_a_release_of_its_own() -> None:
-    other = cb.datasets.load(
-        "csbm", nodes=150, classes=3, average_degree=8.0, homophily=0.9, signal=0.8, features=6, seed=9
-    ).with_split(None)
-    fitted = fit(QUICK, 8.0)
-    released = methods.predict_graph(QUICK, fitted.weights, other, cb.Budget(2.0), Streams(0), NoiseSource.secure())
-    assert released.probabilities.shape == (150, 3)
-    assert verify(released.certificate).passed
-    assert epsilon_of(released.certificate.cost, 1e-5) == pytest.approx(released.certificate.epsilon_spent, rel=1e-6)
-    assert np.array_equal(QUICK.predict(fitted.weights, released.released, other), released.probabilities)
 
 
 def test_edges_help_and_noise_takes_them_away() -> None:
@@ -92,13 +55,6 @@ def test_edges_help_and_noise_takes_them_away() -> None:
     assert hidden.released["edges"].shape[1] <= GRAPH.num_edges + 100 * 60
 
 
-def test_test_labels_are_never_used() -> None:
-    labels = np.array(GRAPH.labels)
-    labels[GRAPH.split.test] = labels[GRAPH.split.test][::-1]
-    other = replace(GRAPH, labels=labels)
-    assert np.array_equal(fit(QUICK, 2.0).probabilities, fit(QUICK, 2.0, graph=other).probabilities)
-
-
 def test_max_edges_bounds_the_perturbed_graph() -> None:
     fitted = fit(replace(QUICK, max_edges=50), 0.5)
     assert int(fitted.released["edge_count"]) <= 50
@@ -106,23 +62,9 @@ def test_max_edges_bounds_the_perturbed_graph() -> None:
 
 
 def test_errors_have_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="unit must be edge for sage-edp"):
-        methods.fit(QUICK, GRAPH, cb.Budget(1, unit="node"), Streams(0), NoiseSource.secure())
     monkeypatch.setattr("caribou.mechanisms.randomized_response.MOST_PAIRS", 10)
     with pytest.raises(InputError, match=r"at most 10 edges, got .* expected among 19,900 pairs"):
         fit(QUICK, 1.0)
-    for wrong in ({"layers": 0}, {"aggregator": "max"}, {"count_share": 1.0}, {"max_edges": -1}):
-        with pytest.raises(InputError, match=next(iter(wrong))):
-            SageEdge(**wrong)
-    for bad in (None, Split([], GRAPH.split.val, GRAPH.split.test)):
-        with pytest.raises(InputError, match="labels and a split"):
-            fit(QUICK, 1.0, GRAPH.with_split(bad))
-
-
-def test_the_methods_are_in_the_table() -> None:
-    assert isinstance(METHODS["sage-edp"].create(), SageEdge)
-    with pytest.raises(InputError, match="epsilon must be inf for sage-inf"):
-        METHODS["sage-inf"].check("sage-inf", cb.Budget(1.0))
 
 
 def release_probabilities(edges: int, rule, plan, nodes: int = 3) -> dict[tuple[int, int, int], float]:
@@ -191,58 +133,10 @@ def node_fit(method: SageNdp, epsilon: float, graph: Graph = GRAPH):
     return methods.fit(method, graph, cb.Budget(epsilon, **NODE), Streams(1), NoiseSource.seeded(1))
 
 
-@pytest.mark.parametrize("graph", [GRAPH, SPARSE])
-def test_contract_at_node_level(graph: Graph) -> None:
-    check_contract(SageNdp(), graph, cb.Budget(4.0, **NODE))
-
-
-def test_the_certificate_verifies_and_its_cost_is_known_before_at_node_level(tmp_path: Path) -> None:
-    budget = cb.Budget(3.0, **NODE)
-    certificate = verified_certificate(SageNdp(), budget, tmp_path, GRAPH)
-    assert 2.98 < certificate.epsilon_spent <= 3.0
-    assert epsilon_of(SageNdp().plan(GRAPH.sizes(budget.unit), budget).cost, 1e-5) == pytest.approx(
-        certificate.epsilon_spent, rel=1e-6
-    )
-    proofs = ("docs/methods/sage.md", "docs/privacy.md")
-    theorems = [m.theorem for m in certificate.mechanisms[1:] if m.mechanism is not Mechanism.EXPONENTIAL]
-    assert all(any(page in theorem for page in proofs) for theorem in theorems)
-    endless = node_fit(SageNdp(), math.inf)
-    assert endless.certificate.status == "no privacy"
-    assert NonPrivate() in [e for m in endless.certificate.mechanisms for paid in m.costs.values() for e in paid]
-
-
-def test_another_graph_is_predicted_with_a_release_of_its_own_at_node_level() -> None:
-    other = cb.datasets.load(
-        "csbm", nodes=150, classes=3, average_degree=8.0, homophily=0.9, signal=0.8, features=6, seed=9
-    ).with_split(None)
-    fitted, budget = node_fit(SageNdp(), 8.0), cb.Budget(2.0, **NODE)
-    released = methods.predict_graph(SageNdp(), fitted.weights, other, budget, Streams(0), NoiseSource.secure())
-    assert released.probabilities.shape == (150, 3)
-    assert verify(released.certificate).passed
-    assert epsilon_of(released.certificate.cost, 1e-5) == pytest.approx(released.certificate.epsilon_spent, rel=1e-6)
-    assert np.array_equal(SageNdp().predict(fitted.weights, released.released, other), released.probabilities)
-
-
-def test_test_labels_are_never_used_at_node_level() -> None:
-    labels = np.array(GRAPH.labels)
-    labels[GRAPH.split.test] = labels[GRAPH.split.test][::-1]
-    other = replace(GRAPH, labels=labels)
-    assert np.array_equal(node_fit(SageNdp(), 2.0).probabilities, node_fit(SageNdp(), 2.0, graph=other).probabilities)
-
-
-def test_errors_have_numbers_at_node_level() -> None:
-    assert isinstance(METHODS["sage-ndp"].create(), SageNdp)
-    with pytest.raises(InputError, match="unit must be node"):
-        methods.fit(SageNdp(), GRAPH, cb.Budget(1), Streams(0), NoiseSource.secure())
-    for wrong in ({"own_share": 0.1}, {"degree_cap": 0}, {"message_scale": 0}, {"sums_share": 0.99}, {"radius": 0.0}):
-        with pytest.raises(InputError, match=next(iter(wrong))):
-            SageNdp(**wrong)
+def test_another_width_is_refused_at_node_level() -> None:
     fitted, narrow = node_fit(SageNdp(), 4.0), Graph.from_edges(np.zeros((200, 2)), [[0], [1]])
     with pytest.raises(InputError, match="6 columns of the model, got 2"):
         SageNdp().predict(fitted.weights, fitted.released, narrow)
-    for bad in (None, Split([], GRAPH.split.val, GRAPH.split.test)):
-        with pytest.raises(InputError, match="labels and a split"):
-            node_fit(SageNdp(), 1.0, GRAPH.with_split(bad))
 
 
 def star_worlds(cap: int, own_share: float, seed: int) -> float:

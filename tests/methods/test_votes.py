@@ -10,7 +10,6 @@ import pytest
 
 import caribou as cb
 from caribou import methods
-from caribou.errors import InputError
 from caribou.mechanisms import edge_votes as mechanism
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.votes import VotesEdge, run_rounds
@@ -78,29 +77,6 @@ def test_rounds_can_be_run_under_a_part_of_a_composed_budget() -> None:
     whole = fit(VotesEdge(), 2.0)
     alone = run_rounds(VotesEdge(), GRAPH, prior, mechanism.VoteBudget(2.0), Streams(1), NoiseSource.seeded(1))
     assert np.array_equal(alone.probabilities, whole.probabilities)
-
-
-@pytest.mark.usefixtures("quick_encoder")
-def test_test_labels_are_never_used() -> None:
-    """Permuting the labels of the test nodes changes nothing."""
-    labels = np.array(GRAPH.labels)
-    labels[GRAPH.split.test] = labels[GRAPH.split.test][::-1]
-    other = replace(GRAPH, labels=labels)
-    assert np.array_equal(fit(VotesEdge(), 2.0).probabilities, fit(VotesEdge(), 2.0, graph=other).probabilities)
-
-
-def test_bad_input() -> None:
-    with pytest.raises(InputError, match="labels and a split"):
-        methods.fit(VotesEdge(), GRAPH.with_split(None), cb.Budget(1), Streams(0), NoiseSource.secure())
-    for arguments in (
-        {"voter_confidence": 1.0},
-        {"round_confidence": 0},
-        {"max_rounds": 0},
-        {"calibration": 2},
-        {"noise": "none"},
-    ):
-        with pytest.raises(InputError, match=next(iter(arguments))):
-            VotesEdge(**arguments)
 
 
 def test_long_range_chains() -> None:

@@ -171,20 +171,6 @@ def test_arrivals_are_told_by_codes_and_old_pairs_are_not_asked(coded: Decoded, 
         assert moved == (0 if present[u] and present[v] else 1)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"alphabet": "word"}, "alphabet must be"),
-        ({"pilot": 0.6}, r"pilot must be in \(0, 1 - calibration = 0.5\]"),
-        ({"pilot": 0.0}, "pilot must be"),
-        ({"codes": 1}, "codes must be"),
-    ],
-)
-def test_bad_settings(settings: dict[str, object], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        VotesEdge(**settings)  # type: ignore[arg-type]
-
-
 def test_who_could_receive_from_half_of_the_senders_expects_half() -> None:
     model, counts = CountModel(VoteBudget(8.0), overdispersed=False), np.array([[2, 1, 0]] * 2)
     rates = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
