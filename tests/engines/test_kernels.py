@@ -32,6 +32,15 @@ def compiled() -> None:
         pytest.skip("the compiled loops were not built (no C compiler at installation)")
 
 
+@pytest.fixture(params=["compiled", "numpy"])
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "numpy":
+        monkeypatch.setattr(kernels, "_library", lambda: None)
+    else:
+        request.getfixturevalue("compiled")
+    return str(request.param)
+
+
 def uniform_words(count: int) -> np.ndarray:
     rng = np.random.default_rng(1)
     words = rng.integers(0, 2**64, count, dtype=np.uint64)
@@ -48,24 +57,8 @@ def gaussians(words: np.ndarray, *, std: float, grid: float) -> np.ndarray:
     return out
 
 
-@pytest.mark.usefixtures("compiled")
-def test_compiled_gaussians_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What both decide is equal, on a grid that shows errors of 2^-43; what they leave open are corners and a few others."""
-    words = uniform_words(3 * 40_000)
-    ours = gaussians(words, std=1.0, grid=2.0**-42)
-    monkeypatch.setattr(kernels, "_library", lambda: None)
-    theirs = gaussians(words, std=1.0, grid=2.0**-42)
-    both = ~np.isnan(ours) & ~np.isnan(theirs)
-    assert np.array_equal(ours[both], theirs[both])
-    assert both.mean() > 0.8
-    assert np.isnan(theirs).mean() > 0.05
-
-
-@pytest.mark.parametrize("library", ["compiled", "numpy"])
-def test_decided_gaussians_are_those_of_integers(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decided_gaussians_are_those_of_integers(implementation: str) -> None:
     """On the finest grid, where errors of doubles are a tenth of a step: a bound that were too small would decide wrongly."""
-    if library == "numpy":
-        monkeypatch.setattr(kernels, "_library", lambda: None)
     words, pairs = uniform_words(3 * 2000), 2000
     found = gaussians(words, std=1.0, grid=2.0**-44).reshape(2, -1)
     wrong = 0
@@ -77,18 +70,7 @@ def test_decided_gaussians_are_those_of_integers(library: str, monkeypatch: pyte
     assert 0.5 < (~np.isnan(found)).mean() < 0.95, "the grid is one on which errors show"
 
 
-@pytest.mark.usefixtures("compiled")
-def test_compiled_gaussians_lie_on_the_grid() -> None:
-    z = gaussians(uniform_words(3000), std=0.3, grid=2.0**-30)
-    z = z[~np.isnan(z)]
-    assert len(z) > 1990
-    assert np.array_equal(np.rint(z * 2.0**30), z * 2.0**30)
-
-
-@pytest.mark.parametrize("library", ["compiled", "numpy"])
-def test_pairs_that_are_left_open_are_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if library == "numpy":
-        monkeypatch.setattr(kernels, "_library", lambda: None)
+def test_pairs_that_are_left_open_are_named(implementation: str) -> None:
     words, out = uniform_words(3 * 2000), np.empty(4000)
     named = kernels.gaussian(words, out, std=1.0, grid=2.0**-40)
     open_values = np.isnan(out.reshape(2, -1))
@@ -97,18 +79,6 @@ def test_pairs_that_are_left_open_are_named(library: str, monkeypatch: pytest.Mo
     assert not open_values.all(axis=0)[named].all(), "one value of a pair may be decided where the other is not"
     middle = np.random.default_rng(0).integers(2**61, 2**63, 3 * 50, dtype=np.uint64)
     assert len(kernels.gaussian(middle, np.empty(100), std=1.0, grid=2.0**-20)) == 0
-
-
-def test_gaussians_have_the_right_moments() -> None:
-    words = np.random.default_rng(2).integers(0, 2**64, 3 * 500_000, dtype=np.uint64)
-    z = gaussians(words, std=2.0, grid=2.0**-28) / 2
-    n = len(z)
-    assert np.isnan(z).sum() < 100
-    z[np.isnan(z)] = 0
-    assert abs(z.mean()) < 5 / np.sqrt(n)
-    assert abs(z.var() - 1) < 5 * np.sqrt(2 / n)
-    assert abs((z**4).mean() - 3) < 5 * np.sqrt(96 / n)
-    assert abs(np.corrcoef(z[: n // 2], z[n // 2 :])[0, 1]) < 5 / np.sqrt(n / 2)  # cosines and sines of one angle
 
 
 def some_rows(d: int) -> tuple[Rows, np.ndarray, Finish]:
@@ -261,7 +231,7 @@ LOOPS = {
     some_votes: "starts columns place receives message",
 }
 WRITTEN = ("out", "total", "normal")
-PLACES = [(loop, name) for loop, names in LOOPS.items() for name in names.split()]
+every_loop = pytest.mark.parametrize("loop", LOOPS)
 
 
 def arguments() -> Arrays:
@@ -288,45 +258,40 @@ def arguments() -> Arrays:
     }
 
 
-@pytest.fixture(params=["compiled", "numpy"])
-def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "numpy":
-        monkeypatch.setattr(kernels, "_library", lambda: None)
-    else:
-        request.getfixturevalue("compiled")
-    return str(request.param)
-
-
-@pytest.mark.parametrize(("loop", "name"), PLACES)
+@every_loop
 def test_every_loop_refuses_what_it_would_read_as_other_memory(
-    loop: Callable[[Arrays], list[np.ndarray]], name: str, implementation: str
+    loop: Callable[[Arrays], list[np.ndarray]], implementation: str
 ) -> None:
     """The same values in plain memory, read-only where nothing is written, give what they gave."""
     expected = loop(arguments())
-    for kind, view in odd_views(arguments()[name]).items():
-        assert np.array_equal(view, arguments()[name]), kind
-        with pytest.raises(InputError, match="array must be"):
-            loop({**arguments(), name: view})
-        plain = np.array(view, dtype=view.dtype.newbyteorder("="), order="C")
-        plain.setflags(write=name in WRITTEN)
-        for one, other in zip(expected, loop({**arguments(), name: plain}), strict=True):
-            assert np.array_equal(one, other), kind
+    for name in LOOPS[loop].split():
+        for kind, view in odd_views(arguments()[name]).items():
+            assert np.array_equal(view, arguments()[name]), (name, kind)
+            with pytest.raises(InputError, match="array must be"):
+                loop({**arguments(), name: view})
+            plain = np.array(view, dtype=view.dtype.newbyteorder("="), order="C")
+            plain.setflags(write=name in WRITTEN)
+            for one, other in zip(expected, loop({**arguments(), name: plain}), strict=True):
+                assert np.array_equal(one, other), (name, kind)
 
 
-@pytest.mark.parametrize(("loop", "name"), [place for place in PLACES if place != (some_votes, "starts")])
+@every_loop
 def test_every_loop_refuses_an_array_that_is_too_short(
-    loop: Callable[[Arrays], list[np.ndarray]], name: str, implementation: str
+    loop: Callable[[Arrays], list[np.ndarray]], implementation: str
 ) -> None:
-    whole = arguments()[name]
-    with pytest.raises(InputError, match=r"must (have|rise|be|leave)"):
-        loop({**arguments(), name: whole[: len(whole) // 2].copy()})
-    with pytest.raises(InputError, match=r"must (have|be)"):
-        loop({**arguments(), name: np.stack([whole, whole])})
-    if name in WRITTEN:
-        sealed = whole.copy()
-        sealed.setflags(write=False)
-        with pytest.raises(InputError, match="array must be writable"):
-            loop({**arguments(), name: sealed})
+    for name in LOOPS[loop].split():
+        if (loop, name) == (some_votes, "starts"):
+            continue  # fewer rows are no mistake
+        whole = arguments()[name]
+        with pytest.raises(InputError, match=r"must (have|rise|be|leave)"):
+            loop({**arguments(), name: whole[: len(whole) // 2].copy()})
+        with pytest.raises(InputError, match=r"must (have|be)"):
+            loop({**arguments(), name: np.stack([whole, whole])})
+        if name in WRITTEN:
+            sealed = whole.copy()
+            sealed.setflags(write=False)
+            with pytest.raises(InputError, match="array must be writable"):
+                loop({**arguments(), name: sealed})
 
 
 @pytest.mark.parametrize("loop", [loop for loop, names in LOOPS.items() if "columns" in names])

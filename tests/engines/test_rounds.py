@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import caribou as cb
-from caribou.engines import kernels
 from caribou.engines.blocks import TILE, Layout
 from caribou.engines.rounds import RoundGuard, Step, steps_of
 from caribou.errors import CaribouError
@@ -80,14 +79,6 @@ def test_a_blank_row_of_a_file_is_the_zeroed_out_node_at_node_level_alone(
     drawn = next(block_noise(5).gaussians(1, first // TILE, [(NODES - first) * COLUMNS], **numbers))
     alone = project_rows(torch.from_numpy(drawn.reshape(-1, COLUMNS)[blank - first].copy())[None])[0].numpy()
     assert np.array_equal(ours, alone.astype(np.float32)) == (unit == "node")
-
-
-def test_numpy_loops_are_the_compiled_loops(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kernels.name().startswith("numpy"):
-        pytest.skip("the compiled loops were not built (no C compiler at installation)")
-    compiled = local(tables, "a", "node", CAP)
-    monkeypatch.setattr(kernels, "_library", lambda: None)
-    assert np.abs(compiled - local(tables, "b", "node", CAP)).max() < 1e-5
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3])
