@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attack_support import disjoint_pairs, one_edge_apart, proven_epsilon, proven_mu, small_graphs_one_edge_apart
+from attack_support import disjoint_pairs, proven_epsilon, proven_mu, small_graphs_one_edge_apart
 from blocked_support import cut
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
@@ -40,18 +40,7 @@ def transcript(graph: Graph, script: list[Stage], classes: int) -> np.ndarray:
 
 
 def test_one_edge_moves_one_entry_by_one_over_all_small_graphs() -> None:
-    rng = np.random.default_rng(0)
-    touched = 0
-    for _, _, graph, other in small_graphs_one_edge_apart():
-        script = random_script(graph.num_nodes, 3, rng)
-        moved = np.abs(transcript(graph, script, 3) - transcript(other, script, 3))
-        assert moved.sum() in (0, 1)
-        touched += int(moved.sum())
-    assert touched > 100, "the scripts ask too little for this test to mean anything"
-
-
-def test_one_edge_moves_one_entry_whatever_the_alphabet_of_a_stage() -> None:
-    """Stages of two, twelve and five symbols, over all graphs of up to five nodes."""
+    """Of the whole transcript, so no pair is asked twice: with stages of two, twelve and five symbols."""
     rng = np.random.default_rng(4)
     touched = 0
     for _, _, graph, other in small_graphs_one_edge_apart():
@@ -68,31 +57,6 @@ def test_one_edge_moves_one_entry_whatever_the_alphabet_of_a_stage() -> None:
         assert moved in (0, 1)
         touched += int(moved)
     assert touched > 100, "the scripts ask too little for this test to mean anything"
-
-
-def test_a_symbol_must_be_in_the_alphabet_of_its_stage() -> None:
-    box = NoisyCounts(graph_of(nx.path_graph(3)), 2, VoteBudget(1.0), NoiseSource.secure())
-    everybody = np.ones(3, dtype=bool)
-    with pytest.raises(InputError, match=r"message must be a symbol in 0\.\.3"):
-        box.ask(everybody, np.zeros(3), np.array([0, 4, 1]), everybody, 4)
-
-
-def test_pairs_of_all_stages_are_disjoint() -> None:
-    """On the complete graph every pair that is asked shows; over all stages none shows twice."""
-    rng = np.random.default_rng(1)
-    n = 9
-    graph = graph_of(nx.complete_graph(n))
-    for _ in range(15):
-        script = random_script(n, 2, rng)
-        asked: set[frozenset[int]] = set()
-        for u, v in itertools.combinations(range(n), 2):
-            moved = np.abs(transcript(graph, script, 2) - transcript(graph.without_edge(u, v), script, 2)).sum(
-                axis=(1, 2)
-            )
-            assert (moved > 0).sum() <= 1
-            if moved.any():
-                asked.add(frozenset((u, v)))
-        assert transcript(graph, script, 2).sum() == len(asked)
 
 
 def test_a_node_cannot_send_twice() -> None:
@@ -176,16 +140,12 @@ def test_gaussian_votes_lie_on_the_grid_of_their_noise() -> None:
     assert (counts[::2] != 0).any(), "new nodes may hear each other, so their rows carry noise as well"
 
 
-def test_the_cost_of_gaussian_votes_composes_in_squares() -> None:
+def test_gaussian_votes_compose_in_squares_and_others_cost_their_epsilon() -> None:
     assert VoteBudget.gaussian(0.5).event == Gaussian(2.0)
     both = [VoteBudget.gaussian(0.6).event, Gaussian(1 / 0.8)]
     assert epsilon_of(both, 1e-5) == pytest.approx(epsilon_of([Gaussian(1.0)], 1e-5), rel=1e-4)
     assert math.isinf(epsilon_of([VoteBudget.gaussian(math.inf).event], 1e-5))
-
-
-def test_cost_is_epsilon_at_any_depth() -> None:
     assert epsilon_of([VoteBudget(1.5).event], 1e-9) == pytest.approx(1.5, abs=1e-7)
-    assert math.isinf(epsilon_of([VoteBudget(math.inf).event], 1e-5))
 
 
 def test_bad_questions() -> None:
@@ -197,6 +157,8 @@ def test_bad_questions() -> None:
         box.ask(np.ones(3, dtype=bool), np.full(3, np.nan), good[2])
     with pytest.raises(InputError, match=r"message must be a symbol in 0\.\.1"):
         box.ask(np.ones(3, dtype=bool), good[1], np.full(3, 2))
+    with pytest.raises(InputError, match=r"message must be a symbol in 0\.\.3"):
+        box.ask(np.ones(3, dtype=bool), good[1], np.array([0, 4, 1]), np.ones(3, dtype=bool), 4)
     with pytest.raises(InputError, match="epsilon must be"):
         VoteBudget(-1.0)
     with pytest.raises(InputError, match="mu must be"):
@@ -370,18 +332,6 @@ def test_blocks_of_any_size_and_order_give_the_same_bytes_over_all_small_graphs(
             for blocked in (cut(graph, 1), cut(graph, 2, lambda firsts: firsts[::-1]), cut(graph, 7)):
                 parts = noisy_transcript(blocked, script, budget)
                 assert [a.tobytes() for a in whole] == [b.tobytes() for b in parts]
-
-
-def test_one_edge_moves_one_entry_by_one_through_blocks() -> None:
-    rng = np.random.default_rng(6)
-    graph = graph_of(nx.gnp_random_graph(9, 0.4, seed=1))
-    touched = 0
-    for _, _, other in one_edge_apart(graph):
-        script = random_script(9, 3, rng)
-        moved = np.abs(transcript(cut(graph, 2), script, 3) - transcript(cut(other, 4), script, 3))
-        assert moved.sum() in (0, 1)
-        touched += int(moved.sum())
-    assert touched > 5, "the scripts ask too little for this test to mean anything"
 
 
 def test_a_block_that_comes_twice_or_not_at_all_is_refused_before_noise_is_drawn() -> None:
