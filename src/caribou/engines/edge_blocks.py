@@ -1,4 +1,4 @@
-"""Edges in blocks for training: prepared once and stored in files, from which every engine takes them."""
+"""Edges in blocks for training: prepared once and stored in files. Out of core they are read from there, pass by pass."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Work = Callable[[int, np.ndarray, np.ndarray], T]
 """Called with the first row of a block, starts and columns, as in `caribou.graph.Graph.map_rows`."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class StoredEdges:
-    """The files of the blocks of a graph, with what is known about the whole. Private.
+    """The files of the blocks of a graph, with what is known about the whole: an `EdgeStore`. Private.
 
     Args:
         files: the blocks, with one column tile.
@@ -50,6 +50,11 @@ class StoredEdges:
         starts = self.files.starts(index)
         rows = self.files.read_tile(index, 0, starts)
         return self.files.layout.span(index)[0], rows.starts, rows.columns
+
+    def map(self, work: Work[T], needed: np.ndarray | None) -> Iterator[T]:
+        """Block by block, in the order of rows. One block is in memory at a time, read anew in every pass."""
+        for index in self.needed(needed):
+            yield work(*self.block(index))
 
     @property
     def count(self) -> int:

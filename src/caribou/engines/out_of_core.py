@@ -8,18 +8,14 @@ order as in memory, so the bytes are the same.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
 
 import numpy as np
 
 from caribou.engines import kernels
 from caribou.engines.blocks import TILE, BlockFiles, StateFile
-from caribou.engines.edge_blocks import StoredEdges, Work
 from caribou.engines.kernels import Shards
 from caribou.engines.rounds import Progress, RoundGuard, Step, advance, drawn, finish_of, joined
 from caribou.mechanisms.noise_source import BlockNoise
-
-T = TypeVar("T")
 
 
 class OutOfCoreRunner:
@@ -120,20 +116,3 @@ class OutOfCoreRunner:
 
     def _residual(self, first: int, last: int) -> np.ndarray | None:
         return None if self._x0 is None else self._x0.read(first, last)
-
-
-class DiskBlocks:
-    """Edges for training: one block is in memory at a time, read anew in every pass.
-
-    Args:
-        stored: the files.
-    """
-
-    def __init__(self, stored: StoredEdges) -> None:
-        self._stored = stored
-        self.entries, self.edges, self.degrees = stored.entries, stored.edges, stored.degrees
-
-    def map(self, work: Work[T], needed: np.ndarray | None) -> Iterator[T]:
-        """Block by block, in the order of rows."""
-        for index in self._stored.needed(needed):
-            yield work(*self._stored.block(index))

@@ -16,7 +16,6 @@ from caribou.engines.edge_blocks import PlacedEdges, StoredEdges
 from caribou.engines.ids import with_row_numbers
 from caribou.engines.local import MemoryBlocks
 from caribou.engines.node_tables import NodeTable
-from caribou.engines.out_of_core import DiskBlocks
 from caribou.engines.pipeline import check_engine
 from caribou.engines.preparation import Memory
 from caribou.engines.ray import RayBlocks
@@ -110,7 +109,7 @@ def _store(tables: TrainingTables, stored: StoredEdges) -> Iterator[EdgeStore]:
     if tables.engine == "local":
         yield MemoryBlocks(stored, tables.workers)
     elif tables.engine == "outofcore":
-        yield DiskBlocks(stored)
+        yield stored
     elif tables.engine == "ray":
         store = RayBlocks(stored, tables.workers, tables.address)
         try:
