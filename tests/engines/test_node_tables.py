@@ -188,7 +188,7 @@ def test_arrivals_are_known_by_their_ids_and_those_who_left_keep_their_places(tm
     ):
         assert tuple(grown.content()) == tuple(own[1].content())
         streamed = _extended(first, grown)
-        in_blocks = streamed._graph
+        in_blocks = streamed._origin.graph
         assert isinstance(in_blocks.features.base, np.memmap), "rows that were moved are in a file, too"
     whole = _extended(*own)
     assert released(streamed) == released(whole)

@@ -5,6 +5,7 @@ import itertools
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -241,3 +242,32 @@ def test_the_first_nodes_are_the_subgraph_of_an_earlier_month() -> None:
     for wrong in (0, 31):
         with pytest.raises(InputError, match="count must be"):
             graph.first_nodes(wrong)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_nodes_are_moved_with_all_that_is_theirs(sparse: bool) -> None:
+    """Any places, some of them nobody's, some nodes left out: checked again by the constructor, and moved back to what was."""
+    rng = np.random.default_rng(0)
+    n, total = 12, 15
+    x = rng.normal(size=(n, 3))
+    graph = Graph.from_edges(
+        sp.csr_array(x) if sparse else x,
+        rng.integers(0, n, (2, 30)),
+        labels=rng.integers(0, 3, n),
+        split=Split([0, 1, 2], [3, 4], [5]),
+        node_ids=[f"p{k}" for k in range(n)],
+    )
+    graph = graph.with_prior(rng.dirichlet(np.ones(3), n)).without_node(7)
+    place = rng.permutation(total)[:n]
+    moved = graph.placed(place, total)
+    assert {frozenset(pair) for pair in moved.edge_index.T.tolist()} == {
+        frozenset(place[list(pair)].tolist()) for pair in graph.edge_index.T.tolist()
+    }
+    assert moved.node_ids is None, "some places have no node"
+    Graph(moved.features, moved.indptr, moved.indices, moved.labels, moved.split, absent=moved.absent)
+    back = np.full(total, -1)
+    back[place] = np.arange(n)
+    again = moved.placed(back, n)
+    assert_same(again, replace(graph, node_ids=None))
+    np.testing.assert_array_equal(again.prior, graph.prior)
+    assert graph.placed(rng.permutation(n), n).node_ids.tolist() != graph.node_ids.tolist()

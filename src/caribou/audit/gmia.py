@@ -190,16 +190,10 @@ def observe(audited: AuditedMethod, half: Half, streams: Streams, secret: Stream
 
 def induced(graph: Graph, nodes: np.ndarray) -> Graph:
     """The subgraph on ``nodes``, numbered in their order; all of them are training nodes."""
-    inside = graph.adjacency()[nodes][:, nodes].tocoo()
-    return Graph.from_edges(
-        graph.features[nodes],
-        np.stack([inside.row, inside.col]),
-        labels=None if graph.labels is None else graph.labels[nodes],
-        split=all_in_training(np.arange(len(nodes))),
-        name=f"{graph.name}, training nodes",
-        class_names=graph.class_names,
-        num_classes=graph.num_classes,
-    )
+    place = np.full(graph.num_nodes, -1)
+    place[nodes] = np.arange(len(nodes))
+    made = graph.with_split(None).placed(place, len(nodes)).renamed(f"{graph.name}, training nodes")
+    return made.with_split(all_in_training(np.arange(len(nodes))))
 
 
 def all_in_training(nodes: np.ndarray) -> Split:

@@ -169,9 +169,7 @@ def _from_pyg_dataset(spec: Public, root: str) -> Graph:
 
 
 def _sparse_features(graph: Graph) -> Graph:
-    return Graph(
-        sp.csr_array(graph.features), graph.indptr, graph.indices, graph.labels, graph.split, graph.name, graph.cleaning
-    )
+    return replace(graph, features=sp.csr_array(graph.features))
 
 
 def _probe(url: str) -> None:
@@ -302,14 +300,7 @@ def without_isolated(graph: Graph) -> Graph:
     kept = np.flatnonzero(graph.degrees > 0)
     place = np.full(graph.num_nodes, -1)
     place[kept] = np.arange(len(kept))
-    return Graph.from_edges(
-        graph.features[kept],
-        place[graph.edge_index],
-        labels=None if graph.labels is None else graph.labels[kept],
-        num_classes=graph.num_classes,
-        name=f"{graph.name}:{CONNECTED}",
-        class_names=graph.class_names,
-    )
+    return graph.with_split(None).placed(place, len(kept)).renamed(f"{graph.name}:{CONNECTED}")
 
 
 CONNECTED = "connected"

@@ -11,18 +11,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
 from caribou._validate import integer
 from caribou.errors import InputError
-from caribou.graph.blocked import BlockedGraph
 from caribou.graph.fingerprint import row_digests
 from caribou.graph.graph import Graph
-from caribou.graph.split import Split
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,9 @@ class Arrivals:
             )
         present = np.arange(total) < self.nodes
         after = Arrivals((*self.batches, total - self.nodes), ids)
-        return Grown(_placed(graph, place, total, ids), present, after, place)
+        if total != graph.num_nodes or (place != np.arange(total)).any():
+            graph = graph.placed(place, total)._changed(node_ids=None if ids is None else np.array(ids))
+        return Grown(graph, present, after, place)
 
     def _places(self, graph: Graph) -> tuple[np.ndarray, tuple[str, ...] | None]:
         """The place of every node of the graph, and the names of all places."""
@@ -188,45 +186,6 @@ class Grown:
         return len(self.arrivals.batches)
 
 
-def _placed(graph: Graph, place: np.ndarray, total: int, ids: tuple[str, ...] | None) -> Graph:
-    """The graph with node i at place[i] of ``total`` places. A graph whose nodes have their places is not copied."""
-    if total == graph.num_nodes and np.array_equal(place, np.arange(total)):
-        return graph
-    labels = None
-    if graph.labels is not None:
-        labels = np.full(total, -1, dtype=np.int64)
-        labels[place] = graph.labels
-    split = None
-    if graph.split is not None:
-        split = Split(*(np.sort(place[getattr(graph.split, part)]) for part in ("train", "val", "test")))
-    prior = None
-    if graph.prior is not None:
-        prior = np.full((total, graph.num_classes), 1 / graph.num_classes)
-        prior[place] = graph.prior
-    store = None
-    if isinstance(graph, BlockedGraph):
-        rows, store = graph.moved(place, total)
-        pairs = np.empty((2, 0), dtype=np.int64)
-    else:
-        u, v = graph.edge_index
-        rows, pairs = _placed_rows(graph.features, place, total), place[np.stack([u[u < v], v[u < v]])]
-    placed = Graph.from_edges(
-        rows,
-        pairs,
-        labels,
-        split,
-        graph.name,
-        class_names=graph.class_names,
-        num_classes=graph.num_classes,
-        node_ids=None if ids is None else np.array(ids),
-        feature_names=graph.feature_names,
-        id_title=graph.id_title,
-    )
-    placed = replace(placed, column_rules=graph.column_rules)
-    placed = placed if prior is None else placed.with_prior(prior)
-    return placed if store is None else BlockedGraph.of(placed, store)
-
-
 def named_rows(graph: Graph) -> tuple[str, ...]:
     """The digest of every node's features as a word. For edge level, where features are public.
 
@@ -260,14 +219,3 @@ def _plain_sign(sign: str) -> str:
     if kind == "Nd":
         return str(unicodedata.decimal(sign))
     return {"Cf": "", "Pd": "-", "Pi": "'", "Pf": "'"}.get(kind, "-" if sign == "\u2212" else sign)
-
-
-def _placed_rows(features: Any, place: np.ndarray, total: int) -> Any:
-    if sp.issparse(features):
-        rows = sp.coo_array(features)
-        moved = sp.csr_array((rows.data, (place[rows.row], rows.col)), shape=(total, features.shape[1]))
-        moved.sort_indices()
-        return moved
-    moved = np.zeros((total, features.shape[1]), dtype=features.dtype)
-    moved[place] = features
-    return moved

@@ -88,14 +88,16 @@ class BlockedGraph(Graph):
             self._refuse()
         return BlockedGraph.of(self._nodes._changed(**changes), self._store, self._move)
 
-    def moved(self, place: np.ndarray, total: int) -> tuple[np.ndarray, EdgeStore]:
-        """Features and edges with node i at ``place[i]`` of ``total`` places. Edges are prepared a second time."""
+    def placed(self, place: np.ndarray, total: int) -> Graph:
+        """As `Graph.placed`, for all nodes. Edges are prepared a second time."""
         if self._move is None:
             raise InputError(
                 "rows of a graph in blocks must be the nodes of the model, all of them and in their order, then the arrivals "
                 "in the order of their ids, got another order; read it in memory (--graph EDGES --nodes NODES without --engine)"
             )
-        return self._move(self.features, place, total)
+        rows, store = self._move(self.features, place, total)
+        nodes = self._nodes._changed(features=self.features[:, :0]).placed(place, total)
+        return BlockedGraph.of(nodes._changed(features=rows), store)
 
     def _refuse(self, *_: object) -> NoReturn:
         raise InputError(

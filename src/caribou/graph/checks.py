@@ -365,6 +365,19 @@ def zero_rows(features: Any) -> np.ndarray:
     return zero
 
 
+def placed_rows(features: Any, place: np.ndarray, total: int) -> Any:
+    """Row i at place[i] of ``total``, where that is not -1; other rows are zero. [n, d] -> [total, d]"""
+    kept = np.flatnonzero(place >= 0)
+    if not sp.issparse(features):
+        moved = np.zeros((total, features.shape[1]), dtype=features.dtype)
+        moved[place[kept]] = features[kept]
+        return moved
+    rows = sp.coo_array(features[kept])
+    moved = sp.csr_array((rows.data, (place[kept][rows.row], rows.col)), shape=(total, features.shape[1]))
+    moved.sort_indices()
+    return moved
+
+
 def without_row(features: Any, row: int) -> Any:
     if not sp.issparse(features):
         zeroed = features.copy()

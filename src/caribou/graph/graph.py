@@ -33,6 +33,7 @@ from caribou.graph.checks import (
     label_array,
     listed,
     needed_span,
+    placed_rows,
     restore,
     seal,
     simple_rows,
@@ -408,20 +409,43 @@ class Graph:
                 "first_nodes needs a split that no node was taken out of (without_node, a node without a label), got "
                 "one: take the first nodes first, and give them their split (with_split, random_split)"
             )
-        kept = self.indices[: self.indptr[n]] < n
-        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr[: n + 1]].astype(self.indptr.dtype)
-        there = np.arange(self.num_nodes) < n
+        return self.placed(np.where(np.arange(self.num_nodes) < n, np.arange(self.num_nodes), -1), n)
+
+    def placed(self, place: np.ndarray, total: int) -> Graph:
+        """The graph of ``total`` places with node i at place[i]; -1 leaves it out, with its edges. The one way to move nodes.
+
+        A place without a node has no edge, no feature and no label, and the graph has names only if every place has a node.
+
+        >>> graph = Graph.from_edges(np.eye(3), [[0, 1], [1, 2]], node_ids=["a", "b", "c"])
+        >>> moved = graph.placed(np.array([1, 0, -1]), 2)
+        >>> moved.node_ids.tolist(), moved.edge_index.tolist()
+        (['b', 'a'], [[0, 1], [1, 0]])
+        """
+        kept = place >= 0
+        at, (u, v) = place[kept], place[self.edge_index]
+        inside = (u >= 0) & (v >= 0)
+        indptr, indices, _ = simple_rows(np.stack([u[inside], v[inside]]), total)
+
+        def moved(values: np.ndarray | None, empty: float) -> np.ndarray | None:
+            if values is None:
+                return None
+            made = np.full((total, *values.shape[1:]), empty, dtype=values.dtype)
+            made[at] = values[kept]
+            return made
+
+        split = None
+        if self.split is not None:
+            split = Split(*(place[part[kept[part]]] for part in (self.split.train, self.split.val, self.split.test)))
+        names = self.node_ids is not None and len(at) == total
         return self._changed(
-            features=self.features[:n],
+            features=placed_rows(self.features, place, total),
             indptr=indptr,
-            indices=self.indices[: self.indptr[n]][kept],
-            labels=None if self.labels is None else self.labels[:n],
-            split=None
-            if self.split is None
-            else Split(*(p[there[p]] for p in (self.split.train, self.split.val, self.split.test))),
-            prior=None if self.prior is None else self.prior[:n],
-            absent=self.absent[self.absent < n],
-            node_ids=None if self.node_ids is None else self.node_ids[:n],
+            indices=indices,
+            labels=moved(self.labels, -1),
+            split=split,
+            prior=moved(self.prior, 1 / max(1, self.num_classes)),
+            absent=np.sort(place[self.absent[kept[self.absent]]]),
+            node_ids=self.node_ids[kept][np.argsort(at)] if names else None,  # type: ignore[index]
         )
 
     def renamed(self, name: str) -> Graph:
