@@ -34,7 +34,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.caribou import CaribouNdp
 from caribou.methods.dpdgc import DpdgcNdp
 from caribou.methods.gap import GapNdp
-from caribou.methods.mlp import MlpDp, apply_model, centred
+from caribou.methods.mlp import MlpDp, applied, centred
 from caribou.methods.node_method import messages
 from caribou.methods.sage import SageNdp, neighbourhood_rows
 from caribou.methods.sage import messages as sage_messages
@@ -76,7 +76,7 @@ class RealGraph:
     def __init__(self, graph: Graph, budget: Budget = BUDGET) -> None:
         self.graph = graph
         self.model = methods.fit(MlpDp(random_features=0), graph, budget, Streams(0), NoiseSource.seeded(0)).weights
-        self.logits = centred(apply_model(self.model, graph))
+        self.logits = centred(applied(self.model, graph).logits())
         self.layer = np.concatenate([self.model["weights"]] * 2)
         self.structure = unit_length(self.logits)
 

@@ -66,7 +66,6 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "progap-ndp": ("progap-ndp", {"degree_cap": 5}, 4.0),
     "dpdgc-ndp": ("dpdgc-ndp", {}, 4.0),
     "mlp-dp": ("mlp-dp", {}, 4.0),
-    "mlp-dp, chosen": ("mlp-dp", {"choose_shrinkage": True}, 4.0),
 }
 """Every method, with the settings that change what a certificate holds: method, settings, epsilon."""
 PREDICTIONS = ("caribou-ndp", "gap-ndp", "progap-ndp", "sage-ndp", "votes-ndp", "mlp-dp", "mlp")

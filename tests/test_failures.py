@@ -32,7 +32,6 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("votes-ndp", {"declared_degree": 20, "votes": {"receivers_per_sender": 2, "share": 0.5}}),
     ("mlp-dp", {"hidden": 4}),
     ("mlp-dp", {"random_features": 5}),
-    ("mlp-dp", {"choose_shrinkage": True}),
 ]
 KINDS = [(name, settings) for name, settings in VARIANTS if settings or not name.endswith("-inf")]
 every_method = pytest.mark.parametrize(("name", "settings"), KINDS, ids=[f"{n}-{'-'.join(s)}" for n, s in KINDS])
@@ -219,7 +218,6 @@ BAD_SETTINGS: list[tuple[str, dict[str, Any], str]] = [
     ("caribou-ndp", {"leave_graph": True}, "messages"),
     ("caribou-ndp", {"leave_graph": "yes"}, "leave_graph"),
     ("caribou-ndp", {"classifier_share": 0}, "classifier_share"),
-    ("caribou-ndp", {"base": {"choose_shrinkage": True}}, "choose_shrinkage"),
     *((name, {"base": {"depth": 1}}, "base") for name in ("caribou-ndp", "votes-ndp")),
     *((name, {"base": 3}, "base") for name in ("caribou-ndp", "votes-ndp")),
     ("votes-ndp", {"votes": {"receivers_per_sender": 2}}, "votes"),
@@ -234,7 +232,6 @@ BAD_SETTINGS: list[tuple[str, dict[str, Any], str]] = [
     ("mlp-dp", {"shrinkage": -1}, "shrinkage"),
     ("mlp-dp", {"train_size": 0}, "train_size"),
     ("mlp-dp", {"public_features": 3}, "public_features"),
-    ("mlp-dp", {"choose_shrinkage": "yes"}, "choose_shrinkage"),
     ("mlp", {"hidden": "wide"}, "hidden"),
     *((name, {"depth": 1}, "setting") for name in METHODS),
 ]  # fmt: skip

@@ -39,7 +39,7 @@ def test_a_fit_hands_out_arrays_weights_predictions_and_the_certificate() -> Non
     pair = member_pair()
     target = FitTarget(MlpDp(), Budget(4.0, 1e-5, "node"), hidden=pair.hidden)
     transcript = target(pair.joined, NoiseSource.seeded(1))
-    assert {"released.shrinkage", "weights.weights", "weights.mean", "probabilities", "predictions"} <= set(transcript)
+    assert {"weights.weights", "weights.mean", "probabilities", "predictions"} <= set(transcript)
     assert transcript["probabilities"].shape == (pair.joined.num_nodes - 1, 3)
     assert len(transcript["certificate"]) > 3
     again = target(pair.joined, NoiseSource.seeded(1))

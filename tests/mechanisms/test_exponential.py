@@ -9,7 +9,6 @@ import numpy as np
 from caribou.graph import Graph, Split
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.mlp import SHRINKAGE_CHOICES
 
 
 def choose_on(graph: Graph, candidates: list[np.ndarray], epsilon: float, noise: NoiseSource, default: int) -> int:
@@ -33,4 +32,3 @@ def test_the_choice_on_validation_nodes_is_epsilon_dp() -> None:
         assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / runs)
     empty = Graph.from_edges(np.ones((2, 1)), [[0], [1]], labels=[0, 1], split=Split([0], [], [1]))
     assert choose_on(empty, [right[:0], wrong[:0]], epsilon, noise, default=1) == 1
-    assert len(SHRINKAGE_CHOICES) > 3

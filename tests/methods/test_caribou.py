@@ -35,7 +35,7 @@ from caribou.methods.caribou import (
     state_columns,
     unit_rows,
 )
-from caribou.methods.mlp import MlpDp, apply_encoder, centred
+from caribou.methods.mlp import MlpDp, applied, centred
 from caribou.methods.node_method import side_by_side
 from caribou.models.encoder import cross_fit, fit_one
 from caribou.models.features import sent_rows
@@ -191,7 +191,7 @@ def test_the_pipeline_without_noise_is_the_papers() -> None:
     """X^(0): embeddings of the private encoder; two projected hops with residual; a model on both side by side."""
     budget, streams = Budget(math.inf, **NODE), Streams(0)
     fitted = methods.fit(CaribouNdp(), NODE_GRAPH, budget, streams, NoiseSource.seeded(1))
-    x0 = torch.from_numpy(apply_encoder(fitted.weights, NODE_GRAPH))
+    x0 = torch.from_numpy(applied(fitted.weights, NODE_GRAPH).embeddings())
     layer, bounds = ContractiveGraphLayer(0.9, 1.0, 1.0), declared_bounds("node", nodes=NODE_GRAPH.num_nodes)
     operator, state = normalize(NODE_GRAPH, bounds, streams.sampling), x0
     for _ in range(2):
@@ -207,9 +207,9 @@ def test_embeddings_of_a_network_are_its_hidden_layer_and_those_of_a_linear_mode
         plan = method.plan(NODE_GRAPH.sizes(PrivacyUnit.NODE), Budget(4.0, **NODE))
         assert plan.parts["propagation"].arithmetic.columns == columns
         encoder = method.base.fit_base(plan.parts["base"], NODE_GRAPH, Streams(0), NoiseSource.seeded(2))
-        rows = encoder.embeddings(method.base.shrinkage)
+        rows = encoder.embeddings()
         assert rows.shape == (NODE_GRAPH.num_nodes, columns)
-        assert np.allclose(rows, apply_encoder(encoder.parameters(method.base.shrinkage), NODE_GRAPH), atol=1e-9)
+        assert np.allclose(rows, applied(encoder.parameters, NODE_GRAPH).embeddings(), atol=1e-9)
         assert np.allclose(np.linalg.norm(rows, axis=1), 1)
 
 
@@ -271,7 +271,6 @@ def test_rows_of_the_classifier_are_logits_and_centred_state_at_length_one() -> 
         ),
         ({"messages": "features"}, "messages must be one of embeddings, labels, got 'features'"),
         ({"declared_average_degree": -1}, "declared_average_degree must be a finite number >= 0, got -1"),
-        ({"base": MlpDp(choose_shrinkage=True)}, "choose_shrinkage must be False here: validation nodes choose"),
     ],
 )
 def test_wrong_settings_are_named_at_node_level(settings: dict, message: str) -> None:

@@ -86,7 +86,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("mlp-dp", {}),
     ("mlp-dp", {"hidden": 8}),
     ("mlp-dp", {"random_features": 20}),
-    ("mlp-dp", {"choose_shrinkage": True}),
     ("mlp", {}),
     ("sage-edp", {"epochs": 20, "hidden": 16}),
     ("sage-inf", {"epochs": 20, "hidden": 16, "layers": 1}),
@@ -267,7 +266,6 @@ SELECTING = [
     (name, settings)
     for name, settings in CASES
     if ("votes" in settings and name == "votes-ndp")
-    or "choose_shrinkage" in settings
     or name == "sage-ndp"
     or (name, settings) == ("caribou-ndp", {"graph_share": 0.5, "hops": 3})
 ]
@@ -509,7 +507,6 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "clip": ({}, 0.1),
         "mean_share": ({}, 0.6),
         "shrinkage": ({}, 0.0),
-        "choose_shrinkage": ({"shrinkage": 2.7}, True),
         "train_size": ({}, 300),
         "random_features": ({"random_features": 0}, 20),
         "hidden": ({}, 8),
@@ -655,7 +652,7 @@ REFUSED: dict[type, tuple[dict[str, Any], ...]] = {
             {"radius": 0.5},
             {"sums_share": 1.0},
             {"classifier_share": 0.95},
-            {"base": MlpDp(choose_shrinkage=True)},
+            {"base": {"clips": 1}},
         ),
     ),
     DpdgcNdp: (
@@ -671,7 +668,7 @@ REFUSED: dict[type, tuple[dict[str, Any], ...]] = {
 @pytest.mark.parametrize("cls", REFUSED, ids=lambda cls: cls.__name__)
 def test_bad_settings_are_refused_by_name(cls: type) -> None:
     for bad in REFUSED[cls]:
-        with pytest.raises(InputError, match="shrinkage" if "base" in bad else next(iter(bad))):
+        with pytest.raises(InputError, match=next(iter(bad))):
             cls(**bad)
 
 

@@ -41,7 +41,7 @@ from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Outputs, fit
 from caribou.methods.caribou import Caribou, CaribouNdp, Roles, joint_rows
-from caribou.methods.mlp import MlpDp, apply_model, centred
+from caribou.methods.mlp import MlpDp, applied, centred
 from caribou.methods.votes import VotesEdge, VotesNdp
 from caribou.models.class_prior import class_probabilities
 from caribou.models.classifier import ClassifierConfig, embed, module_from_arrays
@@ -287,7 +287,7 @@ def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game
     votes = method.plan(graph.sizes(budget.unit), budget).parts.get("votes")
 
     def scores(fitted: Outputs) -> Scores:
-        logits = apply_model(fitted.weights, graph)
+        logits = applied(fitted.weights, graph).logits()
         out = {"own logit": float(centred(logits)[MEMBER, 2]), "others": float(fitted.probabilities[1:, 2].mean())}
         if "state" in fitted.released:
             state = fitted.released["state"]
@@ -544,7 +544,6 @@ def public_side(method: object, graph: Graph, budget: Budget) -> dict[str, objec
 UNDECLARED = MlpDp()
 NODE_METHODS = [
     UNDECLARED,
-    MlpDp(choose_shrinkage=True),
     MlpDp(hidden=2),
     CaribouNdp(graph_share=0.5),
     CaribouNdp(graph_share=0.5, degree_cap=2),
@@ -575,7 +574,7 @@ def test_nothing_public_reacts_to_an_edge(method: object) -> None:
 CHOOSING = CaribouNdp(messages="labels", classifier="chosen", graph_share=0.5)
 
 
-@pytest.mark.parametrize("method", [MlpDp(choose_shrinkage=True), CHOOSING, NODE_METHODS[-1]])
+@pytest.mark.parametrize("method", [CHOOSING, NODE_METHODS[-1]])
 def test_without_validation_nodes_the_choice_does_not_react_to_a_node(method: object) -> None:
     """A split that declares no validation nodes: the default is taken in both worlds, not drawn in one of them."""
     full = member_graph()

@@ -12,11 +12,10 @@ import caribou as cb
 from caribou.errors import InputError
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.mlp import MlpDp, centred
+from caribou.methods.mlp import centred
 from caribou.methods.node_method import (
     calibrate_node_sums,
     check_shares,
-    checked_base,
     fit_linear_head,
     fit_network_head,
     messages,
@@ -84,10 +83,7 @@ def test_a_head_with_a_hidden_layer_costs_the_same_and_is_a_function_of_the_nois
     assert not np.array_equal(one["0.weight"], three["0.weight"])
 
 
-def test_wrong_bases_and_shares_are_named() -> None:
-    assert checked_base({"clip": 0.2}, "why") == MlpDp(clip=0.2)
-    with pytest.raises(InputError, match="choose_shrinkage must be False here: of a reason, got True"):
-        checked_base(MlpDp(choose_shrinkage=True), "of a reason")
+def test_wrong_shares_are_named() -> None:
     with pytest.raises(InputError, match=r"a \+ b must be < 1 \(the rest is the encoder's\), got 1"):
         check_shares(a=0.4, b=0.6)
     with pytest.raises(InputError, match=r"b must be in the open interval \(0, 1\), got 0"):

@@ -21,7 +21,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Outputs
 from caribou.methods.dpdgc import Dpdgc, DpdgcNdp
 from caribou.methods.gap import Gap, GapNdp
-from caribou.methods.mlp import apply_model
+from caribou.methods.mlp import applied
 from caribou.methods.node_method import messages, side_by_side
 from caribou.methods.progap import Progap, ProgapNdp
 from caribou.models.classifier import embed, module_from_arrays
@@ -89,11 +89,11 @@ def learned_embeddings(fitted: Outputs, _: Any) -> Mapping[str, np.ndarray]:
 
 
 def private_logits(fitted: Outputs, _: Any) -> Mapping[str, np.ndarray]:
-    return {"sums_1": messages(apply_model(fitted.weights, GRAPH))}
+    return {"sums_1": messages(applied(fitted.weights, GRAPH).logits())}
 
 
 def logits_of_stages(fitted: Outputs, method: ProgapNdp) -> Mapping[str, np.ndarray]:
-    sent = [messages(apply_model(fitted.weights, GRAPH))]
+    sent = [messages(applied(fitted.weights, GRAPH).logits())]
     for stage in range(1, method.hops):
         rows = side_by_side([*sent, fitted.released[f"sums_{stage}"]])
         sent.append(messages(rows @ fitted.weights[f"head_{stage}"]))

@@ -1088,9 +1088,8 @@ def test_a_public_sample_is_never_silent() -> None:
 
 
 def test_a_mechanism_that_does_not_count_can_be_left_out_and_that_is_declared() -> None:
-    record = document("mlp-dp, chosen")
+    record = document("votes-ndp")
     record["mechanisms"] = record["mechanisms"][:-1]
-    forget(record, AssumptionName.PARALLEL_COMPOSITION)
     assume(record, floating_point([Sampler.GAUSSIAN]))
     result = verify(reload(recounted(record)))
     assert result.passed

@@ -12,9 +12,7 @@ from caribou.errors import InputError
 
 GAP = TunedSettings("gap-edp", "cora", 4.0, {"hops": 2, "hidden": [32]}, 0.812, 0.79, 8, (0, 1), "0.1.0")
 INF = TunedSettings("gap-inf", "cora", math.inf, {}, 0.9, 0.9, 8, (0,), "0.1.0")
-VOTES = TunedSettings(
-    "votes-ndp", "photo", 1.0, {"base": {"clip": 0.2, "choose_shrinkage": True}, "plan": {}}, 0.5, None, 8
-)
+VOTES = TunedSettings("votes-ndp", "photo", 1.0, {"base": {"clip": 0.2, "train_size": 200}, "plan": {}}, 0.5, None, 8)
 NONE = TunedSettings("mlp", "pubmed", math.inf)
 
 

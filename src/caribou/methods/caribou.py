@@ -66,14 +66,13 @@ from caribou.methods.evidence import (
     message_sums,
     message_unit,
 )
-from caribou.methods.mlp import MlpDp, apply_encoder, apply_model, centred
+from caribou.methods.mlp import MlpDp, applied, base_model, centred
 from caribou.methods.node_method import (
     DEFAULT_WEIGHT,
     WEIGHTS,
     NodeMethod,
     check_degrees,
     check_shares,
-    checked_base,
     fit_linear_head,
     fit_network_head,
     plan_head,
@@ -537,7 +536,7 @@ class CaribouNdp(NodeMethod):
         if self.degree_floor is not None:
             integer(at_least=0, degree_floor=self.degree_floor)
         ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)  # checks its own arguments
-        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose the weight"))
+        object.__setattr__(self, "base", base_model(self.base))
         if self.declared_average_degree is not None:
             non_negative(declared_average_degree=self.declared_average_degree)
         one_of(NODE_CLASSIFIERS, classifier=self.classifier)
@@ -602,7 +601,7 @@ class CaribouNdp(NodeMethod):
         if "propagation" not in plan.parts:
             return self.base.fit(plan, graph, streams, noise)
         encoder = self.base.fit_base(plan.parts["base"], graph, streams, noise)
-        weights = encoder.parameters(self.base.shrinkage)
+        weights = dict(encoder.parameters)
         start = self._start(graph, weights)  # X^(0): row i from node i's own data and the released encoder
         state = self._aggregate(graph, start, plan.parts["propagation"], streams, noise)  # CAM: only X^(K) comes back
         weights |= self._classify(plan, graph, weights, state, streams, noise)
@@ -621,9 +620,9 @@ class CaribouNdp(NodeMethod):
     def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its row of the released state. [n, C]"""
         if "state" not in released:
-            return softmax(apply_model(weights, graph), axis=1)
+            return softmax(applied(weights, graph).logits(), axis=1)
         if "state_weight" in weights:
-            scores = apply_model(weights, graph) + float(weights["state_weight"]) * centred(released["state"])
+            scores = applied(weights, graph).logits() + float(weights["state_weight"]) * centred(released["state"])
             return softmax(scores, axis=1)
         rows = self._rows(graph, weights, released["state"])
         if "classifier" in weights:
@@ -638,8 +637,8 @@ class CaribouNdp(NodeMethod):
     def _start(self, graph: Graph, weights: Arrays) -> np.ndarray:
         """X^(0): embeddings, or label codes and class probabilities; 0 for nodes without features. [n, d]"""
         if self.messages == "embeddings":
-            return sent_rows(graph, apply_encoder(weights, graph))
-        start = softmax(apply_model(weights, graph), axis=1)
+            return sent_rows(graph, applied(weights, graph).embeddings())
+        start = softmax(applied(weights, graph).logits(), axis=1)
         start[graph.without_features] = 0
         if graph.labels is not None and graph.split is not None:
             train = graph.split.train[graph.labels[graph.split.train] >= 0]
@@ -649,8 +648,8 @@ class CaribouNdp(NodeMethod):
     def _rows(self, graph: Graph, weights: Arrays, state: np.ndarray) -> np.ndarray:
         """What the classification module reads of every node: its embedding and its row of the state. [n, 2 d]"""
         if self.messages == "embeddings":
-            return side_by_side([apply_encoder(weights, graph), state])
-        return joint_rows(centred(apply_model(weights, graph)), state)
+            return side_by_side([applied(weights, graph).embeddings(), state])
+        return joint_rows(centred(applied(weights, graph).logits()), state)
 
     def _columns(self, sizes: Sizes) -> int:
         """Of a message."""
@@ -693,7 +692,7 @@ class CaribouNdp(NodeMethod):
 
     def _choice(self, plan: ReleasePlan, graph: Graph, weights: Arrays, state: np.ndarray, noise: NoiseSource) -> int:
         """The number of the weight that validation nodes choose."""
-        logits = centred(apply_model(weights, graph))
+        logits = centred(applied(weights, graph).logits())
         split, labels = graph.for_learning()
         return choose(
             [logits[split.val] + gamma * centred(state[split.val]) for gamma in WEIGHTS],

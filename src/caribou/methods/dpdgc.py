@@ -47,7 +47,7 @@ from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, no
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS, require_unit
 from caribou.methods.edge_method import EncodedMethod, log_probabilities
-from caribou.methods.mlp import apply_model, full_batch
+from caribou.methods.mlp import applied, full_batch
 from caribou.methods.node_method import (
     StackedMethod,
     fit_linear_head,
@@ -225,15 +225,15 @@ class DpdgcNdp(Transductive, StackedMethod):
         examples = graph.for_learning()[0].train
         structure = train_structure(plan.parts["structure"], adjacency, graph, examples, noise.stream("structure"))
         (product,) = noisy_sums(adjacency, structure, plan.parts["sums"], noise.stream("sums"))
-        rows = side_by_side([messages(features.logits(self.base.shrinkage)), product])
+        rows = side_by_side([messages(features.logits()), product])
         head = fit_linear_head(plan.parts["head"], rows, graph, noise.stream("classifier"))
-        weights = features.parameters(self.base.shrinkage) | {"classifier": head}
+        weights = features.parameters | {"classifier": head}
         released = {"structure": structure, "product": product}
         return self.outputs(graph, released, weights)
 
     def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its row of the released product. [n, C]"""
-        rows = side_by_side([messages(apply_model(weights, graph)), released["product"]])
+        rows = side_by_side([messages(applied(weights, graph).logits()), released["product"]])
         return np.asarray(softmax(rows @ weights["classifier"], axis=1))
 
 

@@ -31,7 +31,7 @@ from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
-from caribou.methods.mlp import apply_model
+from caribou.methods.mlp import applied
 from caribou.methods.node_method import (
     StackedMethod,
     fit_linear_head,
@@ -174,23 +174,23 @@ class GapNdp(StackedMethod):
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Private encoder, noisy sums, private classifier."""
         encoder = self.base.fit_base(plan.parts["base"], graph, streams, noise)
-        start = messages(encoder.logits(self.base.shrinkage))  # Z_0: row i from node i's own data and the encoder
+        start = messages(encoder.logits())  # Z_0: row i from node i's own data and the encoder
         sums = _sums(graph, self.degree_cap, start, plan.parts["sums"], streams, noise)
         head = fit_linear_head(plan.parts["head"], side_by_side([start, *sums]), graph, noise.stream("classifier"))
-        return self.outputs(graph, released_sums(sums), encoder.parameters(self.base.shrinkage) | {"classifier": head})
+        return self.outputs(graph, released_sums(sums), encoder.parameters | {"classifier": head})
 
     def predict_graph(
         self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Noisy sums over another graph; encoder and classifier are used as they are."""
-        start = messages(apply_model(weights, graph))
+        start = messages(applied(weights, graph).logits())
         sums = _sums(graph, self.degree_cap, start, plan.parts["sums"], streams, noise)
         return self.outputs(graph, released_sums(sums), weights)
 
     def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its rows of the released sums. [n, C]"""
         sums = [released[f"sums_{k}"] for k in range(1, self.hops + 1)]
-        rows = side_by_side([messages(apply_model(weights, graph)), *sums])
+        rows = side_by_side([messages(applied(weights, graph).logits()), *sums])
         return np.asarray(softmax(rows @ weights["classifier"], axis=1))
 
 

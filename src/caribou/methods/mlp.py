@@ -12,10 +12,7 @@ Who is protected, and how (PrivacyUnit.NODE; the split, its sizes and the number
 
 * A **training node** takes part in the mean and in every step of the descent, once each, by a bounded row. These are Gaussian
   mechanisms with sum of squares mu^2: exactly mu-GDP for the whole budget.
-* A **validation node** takes part in nothing, or with ``choose_shrinkage`` in one exponential mechanism over post-processings
-  of the released weights. Its count of correct answers moves by at most 1 for all candidates in the same direction, so
-  exp(epsilon count) is epsilon-DP. No node is in both groups: by parallel composition the release costs the larger of the two.
-* A **test node** takes part in nothing that is released.
+* A **validation or test node** takes part in nothing that is released.
 
 Released are the weights and the mean. A node's *prediction* is a function of the release and of its own features, made for
 whoever holds these features: it discloses nothing about other nodes beyond the guarantee, but publishing a node's own row
@@ -34,12 +31,11 @@ import numpy as np
 from scipy.special import softmax
 from torch import nn
 
-from caribou._validate import boolean, integer, non_negative, open_unit_interval, positive
+from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import Rows, unit_length
 from caribou.mechanisms.clipped_gradients import take_rows
-from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
     Descent,
@@ -66,7 +62,6 @@ from caribou.privacy.calibration import budget_mu
 from caribou.privacy.mechanism_records import (
     MechanismRecord,
     descent_record,
-    exponential_record,
     mean_record,
     no_release_record,
 )
@@ -80,7 +75,6 @@ NETWORK_RATE = 0.2
 """Learning rate of Adam for a network. Plain descent at the linear model's step size diverges there."""
 PROJECTED_UP_TO = 700.0
 """The mu n / C up to which rows are projected on public components."""
-SHRINKAGE_CHOICES = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 
 
 @dataclass(frozen=True)
@@ -160,49 +154,27 @@ class BasePlan:
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """The private linear model with what it was made of: released weights, rows of every node and records of the cost."""
+    """The private model, linear or with one hidden layer.
 
-    averaged: np.ndarray  # [d, C], before shrinkage
-    rows: Rows  # [n, d]
-    noise_variance: float
-    extra_params: Mapping[str, np.ndarray]  # what else is needed to apply the model: released or public
+    Args:
+        rows: [n, d], of every node, as the model takes them.
+        parameters: all that is needed to apply the model to a row: released or public.
+    """
 
-    def weights(self, shrinkage: float) -> np.ndarray:
-        """The weights after row shrinkage. [d, C]"""
-        return shrink_rows(self.averaged, noise_variance=self.noise_variance, strength=shrinkage)
+    rows: Rows
+    parameters: dict[str, np.ndarray]
 
-    def logits(self, shrinkage: float) -> np.ndarray:
+    def logits(self) -> np.ndarray:
         """Logits of every node. [n, C]"""
-        return self.rows.times(self.weights(shrinkage))
+        if "weights" in self.parameters:
+            return self.rows.times(self.parameters["weights"])
+        return chain_logits(network_from_arrays(self.parameters), self.rows)
 
-    def embeddings(self, shrinkage: float) -> np.ndarray:
-        """Centred logits of every node at length 1: a linear model has no hidden layer. [n, C]"""
-        return unit_length(centred(self.logits(shrinkage)))
-
-    def parameters(self, shrinkage: float) -> dict[str, np.ndarray]:
-        """All that is needed to apply the model to a row."""
-        return {"weights": self.weights(shrinkage), **self.extra_params}
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkBase:
-    """The private network with one hidden layer, in the place of `Base`. It is not shrunk."""
-
-    module: nn.Module
-    rows: Rows  # [n, d]
-    extra_params: Mapping[str, np.ndarray]
-
-    def logits(self, _: float) -> np.ndarray:
-        """Logits of every node. [n, C]"""
-        return chain_logits(self.module, self.rows)
-
-    def embeddings(self, _: float) -> np.ndarray:
-        """The hidden layer of every node before its activation, at length 1. [n, hidden]"""
-        return unit_length(first_layer(self.module, self.rows))
-
-    def parameters(self, _: float) -> dict[str, np.ndarray]:
-        """All that is needed to apply the model to a row."""
-        return {name: p.detach().numpy() for name, p in self.module.named_parameters()} | dict(self.extra_params)
+    def embeddings(self) -> np.ndarray:
+        """Rows of length 1: the hidden layer before its activation, or the centred logits of a linear model. [n, h]"""
+        if "weights" in self.parameters:
+            return unit_length(centred(self.logits()))
+        return unit_length(first_layer(network_from_arrays(self.parameters), self.rows))
 
 
 @dataclass(frozen=True)
@@ -211,9 +183,8 @@ class MlpDp:
 
     ``logit_noise``: std of the noise in the logits of a unit row, which sets the length of training; None = a public function
     of the budget. ``clip``: bound on one example's gradient. ``mean_share``: the part of mu that the mean gets (its cost is
-    the square). ``shrinkage``: strength of the row shrinkage; ``choose_shrinkage`` chooses it on validation nodes instead, at
-    no further cost for training nodes. ``train_size``: declared number of training nodes; None = that of the (public) split
-    (`Split.declared`, which does not change when a node is taken out).
+    the square). ``shrinkage``: strength of the row shrinkage. ``train_size``: declared number of training nodes; None = that of
+    the (public) split (`Split.declared`, which does not change when a node is taken out).
     ``random_features``: how many; None = a public function of budget and sizes. ``hidden`` > 0 trains a network with that many
     hidden units instead of the linear model. ``public_features``: file
     with a public sample of feature rows, from which centre and projection are computed (`read_public_features`).
@@ -229,7 +200,6 @@ class MlpDp:
     clip: float = 0.3
     mean_share: float = 0.2
     shrinkage: float = 0.4
-    choose_shrinkage: bool = False
     train_size: int | None = None
     random_features: int | None = None
     hidden: int = 0
@@ -246,9 +216,8 @@ class MlpDp:
         if self.random_features is not None:
             integer(at_least=0, random_features=self.random_features)
         integer(at_least=0, hidden=self.hidden)
-        if self.hidden and (self.choose_shrinkage or self.random_features):
-            raise InputError("choose_shrinkage and random_features must be off with a hidden layer, got hidden > 0")
-        boolean(choose_shrinkage=self.choose_shrinkage)
+        if self.hidden and self.random_features:
+            raise InputError("random_features must be off with a hidden layer, got hidden > 0")
         if self.public_features is not None:
             if not isinstance(self.public_features, str | os.PathLike):
                 raise InputError(f"public_features must be the path of a file, got {self.public_features!r}")
@@ -259,18 +228,13 @@ class MlpDp:
         return asdict(self)
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
-        """Gaussians of mean and training, which compose to the whole budget, and the choice that validation nodes pay."""
+        """Gaussians of mean and training, which compose to the whole budget."""
         require_unit(budget, PrivacyUnit.NODE, "mlp-dp")
         base = self.plan_base(sizes, budget_mu(budget))
-        records, released = base.records, base.released
-        if self.choose_shrinkage:
-            candidates = len(SHRINKAGE_CHOICES)
-            chosen = exponential_record("choice of the row shrinkage", epsilon=budget.epsilon, candidates=candidates)
-            records, released = (*records, chosen), (*released, "strength of the row shrinkage")
         return ReleasePlan(
             budget,
-            records,
-            released=released,
+            base.records,
+            released=base.released,
             description="mlp-dp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
             assumptions=node_assumptions(self),
@@ -283,24 +247,8 @@ class MlpDp:
         Formal guarantee: (epsilon, delta)-DP at node level for the released weights and mean, for every graph: no edge is read,
         so no degree is bounded. The public seed (``streams``) draws random features and initial weights.
         """
-        split, labels = graph.for_learning()
         base = self.fit_base(plan.parts["base"], graph, streams, noise)
-        shrinkage = self.shrinkage
-        if self.choose_shrinkage:
-            chosen = choose(
-                [base.logits(k)[split.val] for k in SHRINKAGE_CHOICES],
-                labels[split.val],
-                declared=split.declared[1],
-                epsilon=plan.budget.epsilon,
-                noise=noise.stream("choice"),
-                default=2,
-            )
-            shrinkage = SHRINKAGE_CHOICES[chosen]
-        return Outputs(
-            probabilities=softmax(base.logits(shrinkage), axis=1),
-            released={"shrinkage": np.array(shrinkage)},
-            weights=base.parameters(shrinkage),
-        )
+        return Outputs(probabilities=softmax(base.logits(), axis=1), released={}, weights=base.parameters)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """Nothing is released: each prediction is made from one node's own features."""
@@ -329,7 +277,7 @@ class MlpDp:
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
     ) -> np.ndarray:
         """Class probabilities of every node, by its own features. [n, C]"""
-        return softmax(apply_model(weights, graph), axis=1)
+        return softmax(applied(weights, graph).logits(), axis=1)
 
     # -- the model, also under other methods ---------------------------------------------------------------------------
 
@@ -358,15 +306,19 @@ class MlpDp:
         records = (*records, training_record(descent, schedule, further))
         return BasePlan(mu, mean, descent, schedule, size, count, records, released)
 
-    def fit_base(self, plan: BasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Base | NetworkBase:
+    def fit_base(self, plan: BasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Base:
         """The model by its plan."""
         if plan.mean is not None:
-            rows, extra_params = self._private_rows(plan.mean, plan.train_size, graph, noise)
+            rows, own = self._private_rows(plan.mean, plan.train_size, graph, noise)
         else:
-            rows, extra_params = self._public_rows(plan, graph)
+            rows, own = self._public_rows(plan, graph)
         if self.hidden:
-            return self._fit_network(plan, graph, rows, extra_params, streams, noise)
-        return self._fit_linear(plan, graph, rows, extra_params, streams, noise)
+            initial = selu_network(rows.shape[1], self.hidden, graph.num_classes, streams.generator("model"))
+            module = train_network(
+                initial, rows, graph, plan.schedule, plan.descent, plan.train_size, noise.stream("training")
+            )
+            return Base(rows, own | {name: p.detach().numpy() for name, p in module.named_parameters()})
+        return self._fit_linear(plan, graph, rows, own, streams, noise)
 
     def _private_rows(
         self, mean_part: AllocatedPart, train_size: int, graph: Graph, noise: NoiseSource
@@ -397,7 +349,7 @@ class MlpDp:
         plan: BasePlan,
         graph: Graph,
         rows: Rows,
-        extra_params: dict[str, np.ndarray],
+        own: dict[str, np.ndarray],
         streams: Streams,
         noise: NoiseSource,
     ) -> Base:
@@ -405,9 +357,8 @@ class MlpDp:
         split, labels = graph.for_learning()
         if plan.random_features:
             seed = int(streams.generator("model").integers(2**62))
-            directions = drawn_directions(rows.shape[1], plan.random_features, seed)
-            rows = with_random_features(rows, directions, share=RANDOM_FEATURE_SHARE)
-            extra_params = {**extra_params, "random_features": np.array([plan.random_features, seed], dtype=np.int64)}
+            own = {**own, "random_features": np.array([plan.random_features, seed], dtype=np.int64)}
+            rows = with_drawn_features(rows, own)
         averaged = noisy_gradient_descent(
             rows.take(split.train),
             labels[split.train],
@@ -417,23 +368,8 @@ class MlpDp:
             noise=noise.stream("training"),
             max_rows=graph.num_nodes,
         )
-        return Base(averaged, rows, average_noise_variance(plan.schedule, plan.descent), extra_params)
-
-    def _fit_network(
-        self,
-        plan: BasePlan,
-        graph: Graph,
-        rows: Rows,
-        extra_params: dict[str, np.ndarray],
-        streams: Streams,
-        noise: NoiseSource,
-    ) -> NetworkBase:
-        """The network, for as many steps as the linear model would take."""
-        initial = selu_network(rows.shape[1], self.hidden, graph.num_classes, streams.generator("model"))
-        module = train_network(
-            initial, rows, graph, plan.schedule, plan.descent, plan.train_size, noise.stream("training")
-        )
-        return NetworkBase(module, rows, extra_params)
+        variance = average_noise_variance(plan.schedule, plan.descent)
+        return Base(rows, {"weights": shrink_rows(averaged, noise_variance=variance, strength=self.shrinkage), **own})
 
 
 def train_network(
@@ -474,37 +410,23 @@ def base_model(value: Any) -> MlpDp:
 # -- a fitted model, applied ---------------------------------------------------------------------------------------
 
 
-def drawn_directions(columns: int, count: int, seed: int) -> np.ndarray:
-    """The public directions of the random features, from the public seed that a saved model keeps. [columns, count]"""
-    return random_directions(columns, count, np.random.default_rng(seed))
+def with_drawn_features(rows: Rows, parameters: Mapping[str, np.ndarray]) -> Rows:
+    """The rows with random features, whose number and public seed a saved model keeps; without them as they are."""
+    if "random_features" not in parameters:
+        return rows
+    count, seed = (int(v) for v in parameters["random_features"])
+    directions = random_directions(rows.shape[1], count, np.random.default_rng(seed))
+    return with_random_features(rows, directions, share=RANDOM_FEATURE_SHARE)
 
 
-def apply_model(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
-    """Logits of every node from its own features and the released model. [n, C]"""
-    rows = model_rows(weights, graph)
-    if "weights" in weights:
-        return rows.times(weights["weights"])
-    return chain_logits(network_from_arrays(weights), rows)
-
-
-def apply_encoder(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
-    """Embeddings of every node from its own features and the released model, as `Base.embeddings` has them. [n, h]"""
-    if "weights" in weights:
-        return unit_length(centred(apply_model(weights, graph)))
-    return unit_length(first_layer(network_from_arrays(weights), model_rows(weights, graph)))
-
-
-def model_rows(weights: Mapping[str, np.ndarray], graph: Graph) -> Rows:
-    """Rows of every node as the released model takes them. [n, d]"""
+def applied(weights: Mapping[str, np.ndarray], graph: Graph) -> Base:
+    """A released model on the nodes of a graph, each by its own features."""
     mean = weights.get("mean", weights.get("public_mean"))
     columns = 0 if mean is None else len(mean)
     if mean is None or columns != graph.num_features:
         raise InputError(f"graph must have the {columns} columns of the model, got {graph.num_features}")
     rows = PublicBasis(mean, weights.get("public_components")).rows(graph.features)
-    if "random_features" in weights:
-        count, seed = (int(v) for v in weights["random_features"])
-        rows = with_random_features(rows, drawn_directions(rows.shape[1], count, seed), share=RANDOM_FEATURE_SHARE)
-    return rows
+    return Base(with_drawn_features(rows, weights), dict(weights))
 
 
 def centred(scores: np.ndarray) -> np.ndarray:

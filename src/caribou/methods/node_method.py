@@ -156,7 +156,7 @@ class StackedMethod(SummingMethod):
         super().__post_init__()
         if self.radius is not None and self.radius < 1:
             raise InputError(f"radius must be >= 1, the length of one message, got {self.radius!r}")
-        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
+        object.__setattr__(self, "base", base_model(self.base))
         check_shares(**{f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_share")})
 
 
@@ -247,14 +247,6 @@ def fit_network_head(
     initial = selu_network(rows.shape[1], hidden, graph.num_classes, streams.generator("classifier"))
     module = train_network(initial, rows, graph, plan.schedule, plan.descent, plan.train_size, noise)
     return {name: p.detach().numpy() for name, p in module.named_parameters()}
-
-
-def checked_base(base: MlpDp | Mapping[str, Any], why: str) -> MlpDp:
-    """The model under another method, or its settings by name; its validation nodes are used otherwise, ``why``."""
-    model = base_model(base)
-    if model.choose_shrinkage:
-        raise InputError(f"choose_shrinkage must be False here: {why}, got True")
-    return model
 
 
 def check_shares(**shares: float) -> None:

@@ -34,7 +34,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
 from caribou.methods.gap import plan_sums
-from caribou.methods.mlp import apply_model
+from caribou.methods.mlp import applied
 from caribou.methods.node_method import (
     StackedMethod,
     fit_linear_head,
@@ -169,26 +169,26 @@ class ProgapNdp(StackedMethod):
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Private encoder; then stage by stage: sum with noise, private head on the sum."""
         encoder = self.base.fit_base(plan.parts["base"], graph, streams, noise)
-        start = messages(encoder.logits(self.base.shrinkage))  # Z_0: row i from node i's own data and the encoder
+        start = messages(encoder.logits())  # Z_0: row i from node i's own data and the encoder
 
         def trained(stage: int, rows: np.ndarray) -> np.ndarray:
             return fit_linear_head(plan.parts["heads"][stage - 1], rows, graph, noise.stream(f"head of stage {stage}"))
 
         released, heads = self._stages(graph, start, plan.parts["sums"], trained, streams, noise)
-        weights = encoder.parameters(self.base.shrinkage) | heads
+        weights = encoder.parameters | heads
         return self.outputs(graph, released, weights)
 
     def predict_graph(
         self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Noisy sums over another graph; encoder and heads are used as they are."""
-        start = messages(apply_model(weights, graph))
+        start = messages(applied(weights, graph).logits())
         released, _ = self._stages(graph, start, plan.parts["sums"], lambda s, _: weights[f"head_{s}"], streams, noise)
         return self.outputs(graph, released, weights)
 
     def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its rows of the released sums. [n, C]"""
-        embeddings = [messages(apply_model(weights, graph))]
+        embeddings = [messages(applied(weights, graph).logits())]
         for stage in range(1, self.hops + 1):
             logits = side_by_side([*embeddings, released[f"sums_{stage}"]]) @ weights[f"head_{stage}"]
             embeddings.append(messages(logits))

@@ -49,8 +49,8 @@ from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_evidence
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.edge_method import EdgeMethod
-from caribou.methods.mlp import MlpDp, apply_model
-from caribou.methods.node_method import NodeMethod, checked_base
+from caribou.methods.mlp import MlpDp, applied, base_model
+from caribou.methods.node_method import NodeMethod
 from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.count_likelihood import (
     MULTIPLIERS,
@@ -943,7 +943,7 @@ class VotesNdp(NodeMethod):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "votes", vote_plan(self.votes))
-        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose the weight"))
+        object.__setattr__(self, "base", base_model(self.base))
         if self.declared_degree is not None:
             integer(at_least=1, declared_degree=self.declared_degree)
         if self.declared_average_degree is not None:
@@ -997,7 +997,7 @@ class VotesNdp(NodeMethod):
             return self.base.fit(plan, graph, streams, noise)
         split, labels = graph.for_learning()
         base = self.base.fit_base(plan.parts["base"], graph, streams, noise)
-        logits = base.logits(self.base.shrinkage)
+        logits = base.logits()
         released = self._votes(plan, graph, noise)
         weight = self.weight
         if weight is None:
@@ -1011,7 +1011,7 @@ class VotesNdp(NodeMethod):
             )
             weight = WEIGHTS[chosen]
         probabilities = softmax(logits + weight * released["evidence"], axis=1)
-        weights = {**base.parameters(self.base.shrinkage), "vote_weight": np.array(weight)}
+        weights = {**base.parameters, "vote_weight": np.array(weight)}
         return Outputs(probabilities, released, weights)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
@@ -1034,7 +1034,7 @@ class VotesNdp(NodeMethod):
 
     def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
         """Class probabilities from each node's own features and its released row of votes. [n, C]"""
-        logits = apply_model(weights, graph)
+        logits = applied(weights, graph).logits()
         if "evidence" in released:
             logits = logits + float(weights["vote_weight"]) * released["evidence"]
         return softmax(logits, axis=1)
