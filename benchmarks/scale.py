@@ -43,8 +43,11 @@ from caribou.engines.local import LocalRunner
 from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.preparation import Memory, prepare
 from caribou.engines.rounds import Runner, Step
-from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.mechanisms.noise_source import RunKey
+from caribou.tables.edges import open_edges
+from caribou.tables.nodes import open_nodes
+from caribou.tables.read import Titles
+from caribou.tables.rules import ColumnRules
 from machine import bandwidth, cpu_seconds, described, machine
 
 NODES, PAIRS = 10**6, 10**7
@@ -102,7 +105,8 @@ def blocked(folder: Path, edges: Path, features: Path, layout: Layout) -> BlockF
     files = BlockFiles(folder, layout)
     folder.mkdir()
     bounds = {"degree_floor": 20, "degree_cap": None, "cap_key": 0}
-    prepare(EdgeTable.open(edges), FeatureTable.open(features), files, **bounds, memory=Memory())  # type: ignore[arg-type]
+    rows = open_nodes(features, Titles(), ColumnRules())
+    prepare(open_edges(edges, Titles()), rows, files, **bounds, memory=Memory())  # type: ignore[arg-type]
     return files
 
 

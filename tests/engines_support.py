@@ -19,13 +19,16 @@ from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.pipeline import Request
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.rounds import Runner, Step, mean_of, steps_of
-from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.mechanisms.noise_source import BlockNoise, RunKey
 from caribou.privacy.arithmetic import single_storage
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
 from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.randomness import Streams
+from caribou.tables.edges import open_edges
+from caribou.tables.nodes import open_nodes
+from caribou.tables.read import Titles
+from caribou.tables.rules import ColumnRules
 
 NODES, COLUMNS = 5000, 20
 CAP = 12
@@ -59,8 +62,8 @@ class Tables:
         folder.mkdir()
         files = BlockFiles(folder, layout)
         prepare(
-            EdgeTable.open(self.edges),
-            FeatureTable.open(self.rows),
+            open_edges(self.edges, Titles()),
+            open_nodes(self.rows, Titles(), ColumnRules()),
             files,
             degree_floor=floor if cap is None else cap,
             degree_cap=cap,

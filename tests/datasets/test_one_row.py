@@ -17,7 +17,8 @@ import pytest
 from caribou.datasets import read_graph
 from caribou.errors import DataError
 from caribou.graph import Graph
-from caribou.tables import queries as sql
+from caribou.tables.nodes import read_tables
+from caribou.tables.queries import Query
 from caribou.tables.read import Titles, divided
 from caribou.tables.rules import ColumnRules
 
@@ -91,8 +92,8 @@ def from_sqlite(rows: Sequence[Row], folder: Path) -> Graph:
     connection.executemany(f"INSERT INTO nodes VALUES ({', '.join('?' * len(TITLES))})", rows)
     connection.commit()
     connection.close()
-    tables = "SELECT * FROM edges", "SELECT * FROM nodes"
-    reading = sql.read_queries(*tables, str(file), Titles(), classes=CLASSES, rules=RULES, unit="node")
+    tables = (Query(f"SELECT * FROM {word}", str(file), word) for word in ("edges", "nodes"))
+    reading = read_tables(*tables, Titles(), "bank", classes=CLASSES, rules=RULES, unit="node")
     return divided(reading.require(), 0, "nodes")
 
 

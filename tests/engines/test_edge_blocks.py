@@ -10,8 +10,9 @@ import pytest
 from caribou.engines.edge_blocks import PlacedEdges, StoredEdges
 from caribou.engines.local import MemoryBlocks
 from caribou.engines.preparation import Memory
-from caribou.engines.sources import EdgeTable
 from caribou.graph import Graph
+from caribou.tables.edges import open_edges
+from caribou.tables.read import Titles
 from engines_support import NODES, Tables
 
 
@@ -19,7 +20,7 @@ from engines_support import NODES, Tables
 def stored(tables: Tables) -> StoredEdges:
     folder = tables.folder / "blocks"
     folder.mkdir()
-    return StoredEdges.prepare(EdgeTable.open(tables.edges), NODES, folder, Memory(None))
+    return StoredEdges.prepare(open_edges(tables.edges, Titles()), NODES, folder, Memory(None))
 
 
 def whole(tables: Tables) -> Graph:
@@ -66,7 +67,7 @@ def test_blocks_can_be_prepared_again_with_every_node_in_another_place(tables: T
     """With gaps: some of the places are nobody's."""
     place = np.random.default_rng(0).permutation(NODES + 100)[:NODES]
     moved = PlacedEdges(stored, place)
-    pairs = [pair for u, v in moved.chunks(500) for pair in zip(u.tolist(), v.tolist(), strict=True)]
+    pairs = [pair for u, v in moved.chunks(500, NODES) for pair in zip(u.tolist(), v.tolist(), strict=True)]
     assert len(set(map(frozenset, pairs))) == len(pairs) == moved.count == whole(tables).num_edges
     folder = tables.folder / "moved"
     folder.mkdir()

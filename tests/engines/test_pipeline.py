@@ -19,14 +19,15 @@ import pytest
 from caribou.engines import pipeline as module
 from caribou.engines.blocks import Layout, StateFile
 from caribou.engines.pipeline import Request, release_files
-from caribou.engines.sources import SourceRules
 from caribou.errors import BudgetExceeded, CaribouError, DataError, InputError, LedgerError, RunError
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
-from caribou.tables.queries import StreamedQuery
+from caribou.tables.ids import NodeIds
+from caribou.tables.queries import Query
+from caribou.tables.rules import ColumnRules
 from engines_support import COLUMNS, NODES, Tables, dying_in, killed
 
 
@@ -477,7 +478,7 @@ def written(tables: Tables, names: list[Any]) -> dict[str, tuple[Any, Any]]:
     with duckdb.connect(str(folder / "graph.duckdb")) as database:
         database.execute(f"CREATE TABLE nodes AS FROM '{folder}/nodes.parquet'")
         database.execute(f"CREATE TABLE edges AS FROM '{folder}/edges.parquet'")
-    queries = [StreamedQuery(f"FROM {word}", str(folder / "graph.duckdb"), word) for word in ("edges", "nodes")]
+    queries = [Query(f"FROM {word}", str(folder / "graph.duckdb"), word) for word in ("edges", "nodes")]
     return {
         "parquet": (folder / "edges.parquet", folder / "nodes.parquet"),
         "folder": (folder / "0", folder / "nodes.csv"),
@@ -494,7 +495,7 @@ def test_every_source_gives_the_same_bytes_and_the_same_fingerprint(
 ) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr(module.NodeIds, "buckets", lambda self, memory: buckets)
+    monkeypatch.setattr(NodeIds, "groups", lambda self, room: buckets)
     contents, prepare = [], module.prepare
 
     def noted(*tables: Any, **how: Any) -> Any:
@@ -542,8 +543,8 @@ def test_a_killed_run_with_ids_is_finished_with_the_same_bytes(tables: Tables) -
     killed(lambda: release_files(half, new_key=seeded, progress=dying_in(2)))
     kept = {path.suffix for path in half.work.iterdir()}
     assert stat.S_IMODE(half.work.stat().st_mode) == 0o700
-    assert not kept & {".bucket", ".parquet"}, "copies of the tables are gone"
-    changed = dataclasses.replace(half, rules=SourceRules(drop_unknown_ids=True))
+    assert not kept & {".parquet"}, "copies of the tables are gone"
+    changed = dataclasses.replace(half, rules=ColumnRules(drop_unknown_ids=True))
     with pytest.raises(RunError, match="another rules"):
         release_files(changed)
     ids = half.work / "node.ids"
@@ -581,14 +582,14 @@ def test_unknown_ids_leave_nothing_behind(tables: Tables) -> None:
     ):
         release_files(request)
     assert leftovers(tables) == before
-    release_files(dataclasses.replace(request, rules=SourceRules(drop_unknown_ids=True)))
+    release_files(dataclasses.replace(request, rules=ColumnRules(drop_unknown_ids=True)))
 
 
 def test_a_query_that_changes_between_two_readings_is_refused(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     edges, features = written(tables, NAMES)["duckdb"]
     request = dataclasses.replace(tables.request(), edges=edges, features=features)
-    count = StreamedQuery.count
-    monkeypatch.setattr(StreamedQuery, "count", lambda self: count(self) + (self.word == "nodes"))
+    count = Query.count
+    monkeypatch.setattr(Query, "count", lambda self: count(self) + (self.word == "nodes"))
     with pytest.raises(DataError, match=rf"must give the same rows twice, got {NODES + 1} and then {NODES}"):
         release_files(request)
     assert not request.work.exists()

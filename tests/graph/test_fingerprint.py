@@ -11,11 +11,14 @@ import scipy.sparse as sp
 from caribou import Budget, Model, datasets
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.preparation import Memory, prepare
-from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.graph import Graph
 from caribou.graph.fingerprint import ContentDigest, degrees_of, edges_of, whole_of
 from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.ledger import Fingerprint, Ledger
+from caribou.tables.edges import open_edges
+from caribou.tables.nodes import open_nodes
+from caribou.tables.read import Titles
+from caribou.tables.rules import ColumnRules
 
 RNG = np.random.default_rng(3)
 NODES, COLUMNS = 300, 5
@@ -66,8 +69,8 @@ def test_row_blocks_on_disk_have_the_content_of_the_graph(tmp_path: Path, cap: i
     work = tmp_path / "work"
     work.mkdir()
     found = prepare(
-        EdgeTable.open(tmp_path / "edges.npy"),
-        FeatureTable.open(tmp_path / "x.npy"),
+        open_edges(tmp_path / "edges.npy", Titles()),
+        open_nodes(tmp_path / "x.npy", Titles(), ColumnRules()),
         BlockFiles(work, Layout(NODES, COLUMNS, shift)),
         degree_floor=3,
         degree_cap=cap,

@@ -45,12 +45,6 @@ def test_ids_are_numbers_only_if_all_of_them_are_plain():
         columns.unique_ids(cells("a", None), "id", place)
 
 
-def test_positions_are_those_of_the_ids():
-    assert columns.positions(cells("c", "a", "c"), cells("a", "b", "c"), "to", place).tolist() == [2, 0, 2]
-    with pytest.raises(DataError, match="row 2: column 'to' must hold an id of the node table, got 'x'"):
-        columns.positions(cells("c", "x"), cells("a", "b", "c"), "to", place)
-
-
 @given(st.lists(st.sampled_from(["b", "a", "10", "9", None]), min_size=1, max_size=8))
 def test_classes_are_numbered_in_their_order(found):
     labels, names = columns.classes(cells(*found), "label", place)
@@ -73,20 +67,12 @@ def test_numbers_are_single_precision_and_finite():
     assert found.tolist() == [[0.5, 1, 1], [3, 2, 0]]
     for bad, message in (
         (["1", "x" * 80], r"row 2: column 'a' must hold numbers, got 'x{56}\.\.\.; give"),
-        (["a", "x" * 80], r"got 'a'; if it is the label, give --column label=a \(2 in all\)"),
         ([-np.inf, 1.0], "row 1: column 'a' must hold finite numbers, got -inf"),
         ([1.0, 4e38], r"row 2: column 'a' must hold numbers of at most 3.4e\+38 in size, got 4e\+38"),
     ):
         with pytest.raises(DataError, match=message) as caught:
-            columns.features(pd.DataFrame({"a": bad}), ["a"], place, free_roles=["label"])
+            columns.features(pd.DataFrame({"a": bad}), ["a"], place)
         assert "\n" not in str(caught.value)
-    ids = pd.DataFrame({"account": [f"A{k}" for k in range(30)]})
-    with pytest.raises(DataError, match="got 'A0'; if it is the id, give --column id=account"):
-        columns.features(ids, ["account"], place, free_roles=["id", "label"])
-    with pytest.raises(
-        DataError, match=r"got 'A0' \(60 in all\); give --ignore account"
-    ):  # words that come twice name nobody
-        columns.features(pd.concat([ids, ids]), ["account"], place, free_roles=["id", "label"])
     half_empty = pd.DataFrame({"a": [1.0, np.nan], "b": [1, 2], "c": ["7", None]})
     with pytest.raises(DataError, match=r"row 2: column 'a' must hold numbers, got an empty cell \(nan\)"):
         columns.features(half_empty, ["a", "b"], place)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from caribou.tables.numerals import Notation, notations
+from caribou.tables.numerals import Notation
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,3 @@ def test_percentages_are_read_where_they_are_declared() -> None:
     assert Notation().spelled("12%") is None
     assert [Notation(",", percent=True).spelled(text) for text in ("12,5 %", "12,5", "12,5%%")] == [12.5, 12.5, None]
     assert Notation(",").spelled("inf") == math.inf
-
-
-def test_the_simplest_notation_that_reads_every_cell_is_named() -> None:
-    assert notations(["1,5", "2.5"], Notation()) == [], "no mark reads both"
-    assert notations(["1,234", 7], Notation()) == [Notation(","), Notation(".")], "the owner must say which"
-    assert notations(["1,5 %", "2"], Notation()) == [Notation(",", percent=True)]
-    assert notations(["1,5 %"], Notation(",")) == [Notation(",", percent=True)]
-    assert notations([1.5], Notation()) == []

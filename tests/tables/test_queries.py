@@ -18,7 +18,8 @@ import pytest
 
 from caribou.errors import DataError, InputError
 from caribou.graph import Graph
-from caribou.tables import queries as sql
+from caribou.tables.nodes import read_tables
+from caribou.tables.queries import Query, shown_database
 from caribou.tables.read import Titles, divided
 from cli_support import run
 from table_support import RULES, bank, content
@@ -29,7 +30,8 @@ SECRET = "s3cr3t-Pa55"
 
 
 def read(database: str | None, edges: str = EDGES, nodes: str = NODES) -> Graph:
-    return divided(sql.read_queries(edges, nodes, database, Titles(), rules=RULES).require(), 0, "nodes")
+    tables = Query(edges, database, "edges"), Query(nodes, database, "nodes")
+    return divided(read_tables(*tables, Titles(), tables[0].graph_name, rules=RULES).require(), 0, "nodes")
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +69,69 @@ def test_duckdb_and_files_that_a_query_names(tmp_path: Path, expected: bytes) ->
     assert content(read(None, transfers, f"SELECT * FROM '{tmp_path}/accounts.parquet'")) == expected
 
 
-def test_sqlite_by_its_content_and_read_only(tmp_path: Path, expected: bytes) -> None:
-    file = sqlite_file(tmp_path)
-    assert content(read(str(file))) == expected
-    with pytest.raises(DataError, match=r"sql-nodes must be .* got OperationalError: .*readonly.* \(--sql-nodes\)"):
-        read(str(file), nodes="DELETE FROM accounts")
-    assert content(read(str(file))) == expected
+def test_sqlite_by_its_content(tmp_path: Path, expected: bytes) -> None:
+    assert content(read(str(sqlite_file(tmp_path)))) == expected
+
+
+WRITES = (
+    "DELETE FROM accounts",
+    "DELETE FROM accounts RETURNING *",
+    "INSERT INTO accounts (id) VALUES ('x')",
+    "UPDATE accounts SET label = 'ok'",
+    "DROP TABLE accounts",
+    "CREATE TABLE more (id TEXT)",
+    "SELECT 1) AS a; DROP TABLE accounts; SELECT * FROM (SELECT 1",
+    "SELECT 1; COMMIT; DELETE FROM accounts",
+    "WITH gone AS (DELETE FROM accounts RETURNING *) SELECT * FROM gone",
+    "ATTACH '{out}' AS other",
+    "COPY (SELECT * FROM accounts) TO '{out}'",
+    "COPY accounts TO '{out}'",
+    "EXPORT DATABASE '{out}'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "PRAGMA writable_schema = 1",
+    "SET enable_external_access = true",
+    "VACUUM INTO '{out}'",
+    "SELECT load_extension('{out}')",
+)
+
+
+@pytest.mark.parametrize("text", WRITES)
+@pytest.mark.parametrize("kind", ["files", "duckdb", "sqlite", "postgresql"])
+def test_a_query_cannot_write(kind: str, text: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    made = {"duckdb": duckdb_file, "sqlite": sqlite_file}
+    database = None
+    if kind == "postgresql":
+        database = f"postgresql://ann:{SECRET}@{request.getfixturevalue('server')}/postgres"
+    elif kind in made:
+        database = str(made[kind](tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    query = Query(text.format(out=tmp_path / "out"), database, "nodes")
+    for reading in (lambda: query.titles, query.count, lambda: list(query.pieces(9, ["id"]))):
+        with pytest.raises((DataError, InputError), match="sql-nodes must be"):
+            reading()
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    if database is not None:
+        assert Query("SELECT * FROM accounts", database, "nodes").count() == len(bank()[1])
+
+
+def test_a_query_sees_its_database_and_the_files_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/x.csv").write_text("id\n1\n")
+    frame = bank()[1]  # a variable of Python is no table
+    assert len(frame) > 0
+    for database, text in (
+        (str(duckdb_file(tmp_path)), f"SELECT * FROM '{tmp_path}/other/x.csv'"),
+        (None, f"SELECT * FROM read_csv('{tmp_path}/oth' || 'er/x.csv')"),
+        (None, "SELECT * FROM frame"),
+        (None, "SELECT * FROM 'https://example.org/x.parquet'"),
+        (None, "SELECT * FROM getenv('HOME')"),
+    ):
+        with pytest.raises(DataError, match="sql-nodes must be a query that the database can answer"):
+            Query(text, database, "nodes").count()
+    monkeypatch.chdir(tmp_path)
+    for text in ("FROM 'other/x.csv'", "FROM 'other/*.csv'", f"FROM read_csv('{tmp_path}/**/x.csv')"):
+        assert Query(text, None, "nodes").count() == 1
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +183,6 @@ def _fill(address: str) -> None:
 
 def test_postgresql_gives_the_same_graph(server: str, expected: bytes) -> None:
     assert content(read(f"postgresql://ann:{SECRET}@{server}/postgres")) == expected
-    with pytest.raises(DataError, match=r"got ReadOnlySqlTransaction"):
-        read(f"postgresql://ann:{SECRET}@{server}/postgres", nodes="DELETE FROM accounts RETURNING *")
 
 
 def test_a_password_reaches_no_run_ledger_log_or_message(
@@ -155,7 +212,7 @@ def test_a_password_reaches_no_run_ledger_log_or_message(
         assert done[-1].returncode == 2, address
         assert done[-1].stderr.startswith("error: ")
         assert done[-1].stderr.count("\n") == 1
-        assert "--db" in done[-1].stderr or "--sql-edges" in done[-1].stderr
+        assert "--db" in done[-1].stderr or "--sql-nodes" in done[-1].stderr
     done.append(run("train", "mlp", "--sql-edges", f"SELECT password='{SECRET}' FROM nothing", "--sql-nodes", NODES))
     texts = [text for outcome in done for text in (outcome.stdout, outcome.stderr)]
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
@@ -167,15 +224,15 @@ def test_a_password_reaches_no_run_ledger_log_or_message(
 
 def test_what_cannot_be_queried_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other.db").write_text("not a database")
-    for database, edges, error, message in (
-        (str(tmp_path / "other.db"), EDGES, DataError, r"db must be a database of DuckDB or SQLite, or postgresql://"),
-        (str(tmp_path / "none.db"), EDGES, DataError, r"db must be a file that can be read, got .*none.db.*\(--db\)"),
-        (None, " ", InputError, r"sql-edges must be a query, got an empty one \(--sql-edges"),
-        (None, "SELEC 1", DataError, r"sql-edges must be a query that the database can answer, got ParserException"),
-        (None, "SELECT * FROM nothing", DataError, r"CatalogException.*\(--sql-edges\)"),
+    for database, text, error, message in (
+        (str(tmp_path / "other.db"), NODES, DataError, r"db must be a database of DuckDB or SQLite, or postgresql://"),
+        (str(tmp_path / "none.db"), NODES, DataError, r"db must be a file that can be read, got .*none.db.*\(--db\)"),
+        (None, " ", InputError, r"sql-nodes must be a query, got an empty one \(--sql-nodes"),
+        (None, "SELEC 1", DataError, r"sql-nodes must be a query that the database can answer, got ParserException"),
+        (None, "SELECT * FROM nothing", DataError, r"CatalogException.*\(--sql-nodes\)"),
     ):
         with pytest.raises(error, match=message):
-            read(database, edges)
+            read(database, nodes=text)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(
         InputError, match=r"db needs DuckDB, got an installation without it: pip install 'caribou-gnn\[sql\]'"
@@ -187,8 +244,8 @@ def test_what_cannot_be_queried_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_addresses_in_words() -> None:
-    assert sql.shown_database(None) == "DuckDB"
-    assert sql.shown_database("bank.db") == "bank.db"
-    assert sql.shown_database(f"postgres://ann:{SECRET}@h/x?password={SECRET}") == "postgresql://h/x"
-    assert sql.shown_database(f"postgresql://ann:{SECRET}@b@h/x") == "postgresql://..."
-    assert sql.shown_database(f"postgresql://ann:{SECRET}:no@h:notaport/x") == "postgresql://..."
+    assert shown_database(None) == "DuckDB"
+    assert shown_database("bank.db") == "bank.db"
+    assert shown_database(f"postgres://ann:{SECRET}@h/x?password={SECRET}") == "postgresql://h/x"
+    assert shown_database(f"postgresql://ann:{SECRET}@b@h/x") == "postgresql://..."
+    assert shown_database(f"postgresql://ann:{SECRET}:no@h:notaport/x") == "postgresql://..."

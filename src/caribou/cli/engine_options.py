@@ -128,12 +128,6 @@ class EngineSource(GraphSource):
                 "block at a time"
             )
         edges, nodes = self._sources()
-        rules = files.tables.rules()
-        if rules.encoding is not None:
-            raise InputError(
-                f"encoding must be UTF-8 where tables are read in pieces, got {rules.encoding!r}: write UTF-8 or Parquet, "
-                "or read them in memory (--graph EDGES --nodes NODES without --engine)"
-            )
         return TrainingTables(
             edges,
             nodes,
@@ -143,7 +137,7 @@ class EngineSource(GraphSource):
             given.address,
             name=self.name or (name_of(edges) if files.graph is None else files.graph.resolve().name),
             titles=files.tables.titles,
-            rules=rules,
+            rules=files.tables.rules(),
             classes=None if files.classes is None else parse_classes(files.classes),
             work=self.work,
         )

@@ -94,9 +94,7 @@ class QueryOptions:
     )
     drop_unknown_ids: bool = switch("Tables: leave out edges with an end that is in no row of nodes.")
     ignore: tuple[str, ...] = repeated("Tables: a column of nodes that is not read.", metavar="COLUMN")
-    separator: str | None = option(
-        "CSV: the sign between cells, or tab (default: as the line of titles shows).", metavar="SIGN"
-    )
+    separator: str | None = option("CSV: the sign between cells, or tab (default: a comma).", metavar="SIGN")
     sql_edges: str | None = option("The edge table as a query, instead of a file.", metavar="SELECT")
     sql_nodes: str | None = option("The node table as a query, with --sql-edges.", metavar="SELECT")
     db: str | None = option(
@@ -116,12 +114,18 @@ class QueryOptions:
         """The titles that ``--column`` gives."""
         return column_titles(self.column)
 
+    def rules(self) -> ColumnRules:
+        """The rules that the flags declare."""
+        from caribou.tables.rules import ColumnRules
+
+        return ColumnRules(ignore=self.ignore, separator=self.separator, drop_unknown_ids=self.drop_unknown_ids)
+
     def sources(self, edges: str | None, nodes: str | None, flag: str, memory: int | None) -> tuple[Source, Source]:
         """Edges and nodes, each a place or a query. ``flag``: what gives the place of the nodes.
 
         ``memory``: of the whole process; a database may use a quarter of it.
         """
-        from caribou.tables.queries import StreamedQuery
+        from caribou.tables.queries import Query
 
         found: list[Source] = []
         for word, typed, place, query in (
@@ -132,7 +136,7 @@ class QueryOptions:
                 got = "neither" if place is None else "both"
                 raise InputError(f"give either {typed} FILE or --sql-{word} SELECT, got {got}")
             if query is not None:
-                found.append(StreamedQuery(query, self.db, word, None if memory is None else memory // 4))
+                found.append(Query(query, self.db, word, None if memory is None else memory // 4))
             elif place is not None:
                 found.append(place if "://" in place else Path(place))
         return found[0], found[1]
@@ -434,15 +438,16 @@ class GraphSource:
         )
 
     def _queries(self, classes: Any, rules: ColumnRules, unit: PrivacyUnit | None) -> Reading:
-        from caribou.tables.queries import read_queries
+        from caribou.tables.nodes import read_tables
+        from caribou.tables.sources import name_of
 
         tables = self.options.files.tables
-        edges, nodes = str(tables.sql_edges), str(tables.sql_nodes)
-        return read_queries(edges, nodes, tables.db, tables.titles, self.name, classes, rules, unit)
+        edges, nodes = tables.sources(None, None, "--nodes", None)
+        return read_tables(edges, nodes, tables.titles, self.name or name_of(edges), classes, rules, unit)
 
 
 def _is_table(file: Path) -> bool:
-    from caribou.tables.files import ENDINGS
+    from caribou.tables.sources import ENDINGS
 
     return file.suffix.lower() in (*ENDINGS, ".graphml")
 

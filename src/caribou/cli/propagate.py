@@ -13,11 +13,9 @@ from caribou.cli.engine_options import EngineOptions
 from caribou.cli.options import DELTA, NAME, LayerOptions, LedgerOptions, QueryOptions, warn_of_no_edges
 from caribou.cli.output import print_facts, print_json
 from caribou.cli.progress import ProgressLine
-from caribou.errors import InputError
 
 if TYPE_CHECKING:
     from caribou.engines.pipeline import ReleasedFile, Request
-    from caribou.engines.sources import SourceRules
 
 
 @record
@@ -39,18 +37,6 @@ class PropagateOptions:
     ledger: LedgerOptions
     discard: bool = switch("Remove what an interrupted run left, instead of finishing it.")
     as_json: bool = as_json()
-
-    def rules(self) -> SourceRules:
-        """How the tables are read."""
-        from caribou.engines.sources import SourceRules
-        from caribou.tables.rules import ColumnRules
-
-        tables, titles = self.tables, self.tables.titles
-        for role in ("label", "split"):
-            if getattr(titles, role) is not None:
-                raise InputError(f"column must name the id, the source or the target here, got {role!r} (--column)")
-        separator = ColumnRules(separator=tables.separator).separator
-        return SourceRules(titles.id, titles.source, titles.target, tables.ignore, separator, tables.drop_unknown_ids)
 
     def request(self) -> Request:
         """What is to be released."""
@@ -78,7 +64,8 @@ class PropagateOptions:
             workers=self.engine.count,
             address=self.engine.address,
             name=self.name or name_of(edges),
-            rules=self.rules(),
+            titles=self.tables.titles,
+            rules=self.tables.rules(),
         )
 
 
@@ -93,7 +80,7 @@ def propagate(given: PropagateOptions) -> None:
     """
     from caribou.engines.folder import discard
     from caribou.engines.pipeline import release_files
-    from caribou.engines.sources import EdgeTable
+    from caribou.tables.edges import has_edges
 
     request = given.request()
     if given.discard:
@@ -101,7 +88,7 @@ def propagate(given: PropagateOptions) -> None:
         typer.echo(f"removed {request.work}; what is charged stays charged" if removed else "nothing to remove")
         return
     noted, replaced = given.ledger.noted(), given.ledger.replace_fingerprint
-    warn_of_no_edges(EdgeTable.has_rows(request.edges, request.rules), str(request.edges))
+    warn_of_no_edges(has_edges(request.edges, request.titles, request.rules), str(request.edges))
     try:
         with ProgressLine("propagate", 1) as line:
 

@@ -17,16 +17,15 @@ from caribou.graph import Graph
 from caribou.graph.classes import Classes, declared_names
 from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams
-from caribou.tables import files as tables
-from caribou.tables.csv_format import csv_format
-from caribou.tables.graphml import read_graphml
-from caribou.tables.inspect import Findings
-from caribou.tables.read import Reading, Titles, divided, read_frames, warn_of_notes
+from caribou.tables.networks import read_graphml
+from caribou.tables.nodes import read_tables
+from caribou.tables.read import Reading, Titles, divided, warn_of_notes
 from caribou.tables.rules import ColumnRules
+from caribou.tables.sources import ENDINGS
 
 __all__ = ["read_graph", "write_graph"]
 
-_ENDINGS = (".npz", *tables.ENDINGS, ".pt", ".pth", ".graphml")
+_ENDINGS = (".npz", *ENDINGS, ".pt", ".pth", ".graphml")
 
 
 def read_graph(
@@ -66,8 +65,8 @@ def read_graph(
 
     ``.npz``: plain arrays, see `caribou.datasets.npz`.
 
-    ``.csv`` or ``.parquet`` (``.pq``): ``path`` is the edge table, ``nodes`` the node table. CSV has a line of titles, which
-    shows the separator, and is UTF-8 unless ``rules`` declare another encoding. The first two columns of the edge table are the
+    ``.csv`` or ``.parquet`` (``.pq``): ``path`` is the edge table, ``nodes`` the node table. CSV has a line of titles,
+    commas and UTF-8, unless ``rules`` declare another separator or encoding. The first two columns of the edge table are the
     ends of an edge, further ones are ignored with a warning. In the node table the columns ``id`` / ``node`` / ``node_id``,
     ``label`` / ``class`` / ``y`` and ``split`` have their meaning (or those named by the arguments), all others are numeric
     features, unless ``rules`` say otherwise. All problems of the tables are one error. Rows are counted from 1 in messages, the
@@ -114,7 +113,7 @@ def read_graph(
         raise DataError(f"{file}: unknown ending {file.suffix!r}, must be one of {', '.join(_ENDINGS)}")
     _check_arguments(file, ending, nodes, titles, rules)
     name = file.stem if name is None else name
-    if ending in tables.ENDINGS or ending == ".graphml":
+    if ending in ENDINGS or ending == ".graphml":
         reading = inspect_tables(file, nodes, titles, name, classes, rules, protected)
         warn_of_notes(reading)
         return divided(reading.require(), seed, file)
@@ -147,16 +146,12 @@ def inspect_tables(
     if nodes is None:
         raise DataError(f"{file}: an edge table needs a node table as well (--nodes)")
     node_file = _regular_file("nodes", nodes)
-    if node_file.suffix.lower() not in tables.ENDINGS:
+    if node_file.suffix.lower() not in ENDINGS:
         raise DataError(
-            f"{node_file}: unknown ending {node_file.suffix!r} of a node table, must be {', '.join(tables.ENDINGS)}"
+            f"{node_file}: unknown ending {node_file.suffix!r} of a node table, must be {', '.join(ENDINGS)}"
         )
-    findings = Findings()
     try:
-        edge_table, node_table = (
-            tables.FileTable(table, csv_format(table, rules, findings)) for table in (file, node_file)
-        )
-        return read_frames(edge_table, node_table, titles, name, classes, rules, unit, findings)
+        return read_tables(file, node_file, titles, name, classes, rules, unit)
     except DataError as error:
         raise _with_flag(error, node_file) from error
     except CaribouError as error:
@@ -195,11 +190,11 @@ def _regular_file(argument: str, path: str | os.PathLike[str]) -> Path:
 
 def _check_arguments(file: Path, ending: str, nodes: object, titles: Titles, rules: ColumnRules | None) -> None:
     """Arguments that a format does not know are refused: a column name without effect would be misleading."""
-    if nodes is not None and ending not in tables.ENDINGS:
-        raise InputError(f"nodes goes with an edge table ({', '.join(tables.ENDINGS)}) only, got {file.name}")
-    if rules is not None and rules != ColumnRules() and ending not in (*tables.ENDINGS, ".graphml"):
+    if nodes is not None and ending not in ENDINGS:
+        raise InputError(f"nodes goes with an edge table ({', '.join(ENDINGS)}) only, got {file.name}")
+    if rules is not None and rules != ColumnRules() and ending not in (*ENDINGS, ".graphml"):
         raise InputError(f"column rules must go with tables or GraphML, got {file.name} ({' '.join(rules.flags())})")
-    allowed = {"id", "label", "split", "source", "target"} if ending in tables.ENDINGS else set()
+    allowed = {"id", "label", "split", "source", "target"} if ending in ENDINGS else set()
     if ending == ".graphml":
         allowed = {"label", "split"}
     for role in ("id", "label", "split", "source", "target"):

@@ -10,11 +10,12 @@ import numpy as np
 from caribou.errors import DataError, InputError
 from caribou.graph import Graph, listed
 from caribou.tables import cells as columns
-from caribou.tables import files as tables
+from caribou.tables import sources
+from caribou.tables.ids import text_columns
 from caribou.tables.read import rows_of
 
 ID = "id"
-ENDINGS = (*tables.ENDINGS, ".npz")
+ENDINGS = (*sources.ENDINGS, ".npz")
 
 
 def with_prior_of(graph: Graph, path: Path) -> Graph:
@@ -59,9 +60,10 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise DataError(f"{path}: prior must be an existing file (--prior)")
     if ending != ".npz":
-        titles = tables.column_titles(path)
-        frame = tables.FileTable(path).frame({ID})
-        return {t: tables.text_cells(path, [t])[0] if t == ID else np.array(frame[t], dtype=object) for t in titles}
+        table = sources.open_table(path)
+        pieces = [piece.batch.to_pandas(integer_object_nulls=True) for piece in table.pieces(1 << 20, table.titles)]
+        found = {title: np.concatenate([np.array(p[title], dtype=object) for p in pieces]) for title in table.titles}
+        return {**found, ID: text_columns(table, [ID])[0]} if ID in found else found
     try:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}

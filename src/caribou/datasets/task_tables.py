@@ -15,8 +15,9 @@ import numpy as np
 from caribou.errors import DataError
 from caribou.graph import listed
 from caribou.tables import cells as columns
-from caribou.tables import files as tables
+from caribou.tables.ids import text_columns
 from caribou.tables.read import rows_of
+from caribou.tables.sources import ENDINGS, open_table
 
 LABEL = "label"
 JOINED = {"0": 0, "1": 1}
@@ -50,11 +51,11 @@ def read_pairs(path: Path, node_ids: Sequence[str]) -> PairTable:
         The pairs, [2, m].
     """
     file = _table(path)
-    titles = [title for title in tables.column_titles(file) if title.strip().lower() != LABEL]
+    titles = [title for title in open_table(file).titles if title.strip().lower() != LABEL]
     if len(titles) < 2:
-        raise DataError(f"{file}: must hold two columns of node ids, found {listed(tables.column_titles(file))}")
+        raise DataError(f"{file}: must hold two columns of node ids, found {listed(open_table(file).titles)}")
     first, second = titles[:2]
-    cells = tables.text_cells(file, [first, second])
+    cells = text_columns(open_table(file), [first, second])
     ends = np.stack([_positions(file, title, column, node_ids) for title, column in zip(titles, cells, strict=False)])
     same = np.flatnonzero(ends[0] == ends[1])
     if len(same):
@@ -67,7 +68,7 @@ def _labels(file: Path) -> np.ndarray | None:
     title = _label_title(file)
     if title is None:
         return None
-    (cells,) = tables.text_cells(file, [title])
+    (cells,) = text_columns(open_table(file), [title])
     for k, cell in enumerate(cells):
         if cell not in JOINED:
             raise DataError(f"{rows_of(file)(k)}: column {title!r} must be 0 (not joined) or 1, got {cell!r}")
@@ -98,10 +99,10 @@ def read_groups(path: Path, node_ids: Sequence[str]) -> GroupTable:
         The groups, [n].
     """
     file = _table(path)
-    titles = tables.column_titles(file)
+    titles = open_table(file).titles
     if len(titles) < 2:
         raise DataError(f"{file}: must hold a column of node ids and one of graphs, found {listed(titles)}")
-    ids, graphs = tables.text_cells(file, titles[:2])
+    ids, graphs = text_columns(open_table(file), titles[:2])
     columns.unique_ids(ids, titles[0], rows_of(file))
     places = _positions(file, titles[0], ids, node_ids)
     _require_cells(file, titles[1], graphs)
@@ -123,10 +124,10 @@ def read_graph_labels(path: Path, names: Sequence[str]) -> tuple[np.ndarray, tup
         The class of each graph, [g], -1 for one that the file does not name or leaves empty; and the names of the classes.
     """
     file = _table(path)
-    titles = tables.column_titles(file)
+    titles = open_table(file).titles
     if len(titles) < 2:
         raise DataError(f"{file}: must hold a column of graphs and one of labels, found {listed(titles)}")
-    graphs, cells = tables.text_cells(file, [titles[0], _label_title(file) or titles[1]])
+    graphs, cells = text_columns(open_table(file), [titles[0], _label_title(file) or titles[1]])
     columns.unique_ids(graphs, titles[0], rows_of(file))
     known = {name: k for k, name in enumerate(names)}
     labels, classes = columns.classes(cells, LABEL, rows_of(file))
@@ -139,15 +140,15 @@ def read_graph_labels(path: Path, names: Sequence[str]) -> tuple[np.ndarray, tup
 
 
 def _table(path: Path) -> Path:
-    if path.suffix.lower() not in tables.ENDINGS:
-        raise DataError(f"{path}: unknown ending {path.suffix!r} of a table, must be {', '.join(tables.ENDINGS)}")
+    if path.suffix.lower() not in ENDINGS:
+        raise DataError(f"{path}: unknown ending {path.suffix!r} of a table, must be {', '.join(ENDINGS)}")
     if not path.is_file():
         raise DataError(f"{path}: file not found")
     return path
 
 
 def _label_title(file: Path) -> str | None:
-    return next((title for title in tables.column_titles(file) if title.strip().lower() == LABEL), None)
+    return next((title for title in open_table(file).titles if title.strip().lower() == LABEL), None)
 
 
 def _require_cells(file: Path, title: str, cells: np.ndarray) -> None:

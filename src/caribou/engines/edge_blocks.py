@@ -11,9 +11,9 @@ import numpy as np
 
 from caribou.engines.blocks import BlockFiles
 from caribou.engines.preparation import Memory, store_edges
-from caribou.engines.sources import EdgeSource
 from caribou.graph.checks import needed_span
 from caribou.graph.fingerprint import ContentDigest
+from caribou.tables.edges import EdgeSource
 
 T = TypeVar("T")
 Work = Callable[[int, np.ndarray, np.ndarray], T]
@@ -61,7 +61,7 @@ class StoredEdges:
         """How many undirected edges there are."""
         return self.entries // 2
 
-    def chunks(self, size: int, nodes: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def chunks(self, size: int, nodes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Every edge once, as an `EdgeSource` gives them."""
         for index in range(self.files.layout.blocks):
             first, starts, columns = self.block(index)
@@ -90,7 +90,7 @@ class PlacedEdges:
         """How many there are at most."""
         return self.edges.count
 
-    def chunks(self, size: int, nodes: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def chunks(self, size: int, nodes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """As those of the source, which have as many nodes as there are places given."""
         for u, v in self.edges.chunks(size, len(self.place)):
             yield self.place[u], self.place[v]

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,8 @@ from caribou._validate import integer, one_of
 from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout, regrouped
 from caribou.engines.folder import WorkFolder
-from caribou.engines.ids import NodeIds, with_row_numbers
 from caribou.engines.preparation import Memory, joined_digest, prepare, sums_of_start
 from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
-from caribou.engines.sources import USUAL, EdgeTable, FeatureTable, SourceRules
 from caribou.errors import InputError, RunError
 from caribou.machine.files import atomic_file
 from caribou.mechanisms.noise_source import BlockNoise, RunKey
@@ -31,6 +29,11 @@ from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
 from caribou.randomness import Streams
 from caribou.release import Account, Drawn, LedgerLike, embeddings_plan, execute
+from caribou.tables.edges import EdgeArray, EdgeTable, open_edges, with_row_numbers
+from caribou.tables.ids import NodeIds
+from caribou.tables.nodes import NodeArray, NodeTable, open_nodes
+from caribou.tables.read import Titles
+from caribou.tables.rules import ColumnRules
 from caribou.tables.sources import Source, identity_of, stamp_of
 
 ENGINES = ("local", "outofcore", "ray")
@@ -45,7 +48,7 @@ class Request:
 
     ``contraction``, ``alpha1`` and ``beta`` as in `ContractiveGraphLayer`; floor and cap as in `Bounds`. ``memory``: bytes for
     the whole process (out of core); ``workers``: threads, or actors of ``address``. ``name``: of the data set, in the ledger.
-    ``rules``: how tables are read.
+    ``titles`` and ``rules``: how tables are read.
     """
 
     edges: Source
@@ -65,7 +68,8 @@ class Request:
     workers: int = 1
     address: str | None = None
     name: str = "graph"
-    rules: SourceRules = USUAL
+    titles: Titles = field(default_factory=Titles)
+    rules: ColumnRules = field(default_factory=ColumnRules)
 
     def __post_init__(self) -> None:
         check_engine(self.engine, self.memory, self.workers, self.address)
@@ -98,7 +102,8 @@ class Request:
             "parameters": list(numbers),
             "engine": [self.engine, self.memory],
             "name": self.name,
-            "rules": {**vars(self.rules), "ignore": list(self.rules.ignore)},
+            "titles": vars(self.titles),
+            "rules": self.rules.to_dict(),
             "loops": kernels.name(),
         }
 
@@ -177,8 +182,8 @@ def release_files(
     folder keeps only what is needed to finish; it is removed with the release, and when it fails before anything was charged. A
     ``ledger`` that is given by its path and is not there is made when something is charged in it, not before.
     """
-    edges = EdgeTable.open(request.edges, request.rules)
-    features = FeatureTable.open(request.features, request.rules)
+    edges = open_edges(request.edges, request.titles, request.rules)
+    features = open_nodes(request.features, request.titles, request.rules)
     calibrated = _calibrated(request, features)
     memory = Memory(request.memory)
     if ledger is not None:
@@ -270,7 +275,7 @@ class _FolderJournal:
         self.folder.update(stage="prepared")
 
 
-def _calibrated(request: Request, features: FeatureTable) -> CalibratedPropagation:
+def _calibrated(request: Request, features: NodeArray | NodeTable) -> CalibratedPropagation:
     n, d = features.nodes, features.columns
     bounds = declared_bounds(
         request.budget.unit,
@@ -293,8 +298,8 @@ def _calibrated(request: Request, features: FeatureTable) -> CalibratedPropagati
 
 def _prepared(
     request: Request,
-    edges: EdgeTable,
-    features: FeatureTable,
+    edges: EdgeArray | EdgeTable,
+    features: NodeArray | NodeTable,
     calibrated: CalibratedPropagation,
     memory: Memory,
     folder: WorkFolder,
@@ -305,12 +310,12 @@ def _prepared(
         return files
     layout = memory.layout(features.nodes, features.columns, edges.count)
     features = features.fixed(folder.path)
-    ids = NodeIds.stored(features, folder.path)
+    ids = features.ids(folder.path, memory.for_ids)
     _check_space(request, layout, edges.count, folder.path, ids, memory)
     files = BlockFiles(folder.path, layout)
     bounds = calibrated.sensitivity.bounds
     prepared = prepare(
-        with_row_numbers(edges, features, ids, folder.path, memory, request.rules),
+        with_row_numbers(edges, ids, request.rules, folder=folder.path, room=memory.for_ids),
         features,
         files,
         degree_floor=bounds.degree_floor,
@@ -322,7 +327,7 @@ def _prepared(
     digests = {"blocks": prepared.blocks.hex(), "x0": x0, "start": start, "state": start}
     content = [part.hex() for part in prepared.content]
     (folder.path / "nodes.parquet").unlink(missing_ok=True)
-    kept = None if ids is None else {**vars(ids), "path": ids.path.name, "digest": ids.digest().hex()}
+    kept = None if ids is None else ids.record()
     folder.update(stage="prepared", layout=vars(layout), content=content, digests=digests, ids=kept)
     return files
 
@@ -332,8 +337,7 @@ def _ids(folder: WorkFolder) -> NodeIds | None:
     kept = folder.record["ids"]
     if kept is None:
         return None
-    fields = {key: value for key, value in kept.items() if key != "digest"}
-    return NodeIds(**{**fields, "path": folder.path / kept["path"]})
+    return NodeIds.of_record(kept, folder.path)
 
 
 def _require_unchanged(files: BlockFiles, folder: WorkFolder) -> None:
@@ -359,7 +363,7 @@ def _check_space(request: Request, layout: Layout, pairs: int, work: Path, ids: 
     """Before anything is charged: the disk must hold buckets, blocks, states and the result."""
     needed = 24 * pairs + 5 * 4 * layout.nodes * layout.columns + 8 * layout.nodes
     if ids is not None:
-        needed += ids.space(pairs, memory)
+        needed += ids.space(pairs, memory.for_ids)
     free = shutil.disk_usage(work).free
     if free < needed:
         raise RunError(f"out must lie on a disk with {needed >> 20} MB free, got {free >> 20} MB at {request.out}")

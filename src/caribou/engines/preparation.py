@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from caribou.engines.blocks import TILE_SHIFT, BlockFiles, Layout
-from caribou.engines.sources import EdgeSource, FeatureTable
+from caribou.engines.blocks import TILE_SHIFT, BlockFiles, Layout, regrouped
 from caribou.errors import InputError
 from caribou.graph.fingerprint import ContentDigest
 from caribou.graph.operator import first_of_each_row
 from caribou.mechanisms.bounded_rows import project_rows
+from caribou.tables.edges import EdgeSource
+from caribou.tables.nodes import NodeArray, NodeTable
 
 _BASE = 256 << 20
 """What the interpreter and its libraries take by themselves."""
@@ -45,6 +46,11 @@ class Memory:
     def free(self) -> int:
         """What is left for arrays."""
         return (8 << 30) if self.limit is None else self.limit - _BASE
+
+    @property
+    def for_ids(self) -> int:
+        """What a group of ids may take while edges are looked up."""
+        return max(1, self.free // 8)
 
     def without(self, held: int) -> Memory:
         """What is left without arrays of so many bytes, but never less than half, nor than the least that a run can have."""
@@ -78,7 +84,7 @@ class Prepared:
 
 def prepare(
     edges: EdgeSource,
-    features: FeatureTable,
+    features: NodeArray | NodeTable,
     files: BlockFiles,
     *,
     degree_floor: int,
@@ -259,11 +265,11 @@ def _store(files: BlockFiles, index: int, pieces: Iterator[np.ndarray]) -> bytes
     return files.write(index, starts, np.concatenate(flat) if flat else np.empty(0, np.int32))
 
 
-def _store_states(features: FeatureTable, files: BlockFiles, degree_floor: int, digest: ContentDigest) -> None:
+def _store_states(features: NodeArray | NodeTable, files: BlockFiles, degree_floor: int, digest: ContentDigest) -> None:
     """X^(0): rows projected onto the unit ball. y^(0) is rounded from the same double-precision rows, not from X^(0)."""
     x0, start = files.state("x0"), files.state("round-0")
     size = 1 << files.layout.shift
-    for index, rows in enumerate(features.chunks(size)):
+    for index, rows in enumerate(regrouped(features.chunks(size), size)):
         digest.add_features(rows)
         x = project_rows(rows, 1.0)
         a = 1 / np.sqrt(np.maximum(files.degrees(index), degree_floor) + 1.0)

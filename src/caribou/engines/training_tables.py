@@ -13,18 +13,17 @@ import numpy as np
 
 from caribou.datasets.arrays import FEATURES, read_node_arrays
 from caribou.engines.edge_blocks import PlacedEdges, StoredEdges
-from caribou.engines.ids import with_row_numbers
 from caribou.engines.local import MemoryBlocks
-from caribou.engines.node_tables import NodeTable
 from caribou.engines.pipeline import check_engine
 from caribou.engines.preparation import Memory
 from caribou.engines.ray import RayBlocks
-from caribou.engines.sources import EdgeSource, EdgeTable, SourceRules
 from caribou.errors import InputError, RunError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph, EdgeStore
 from caribou.graph.classes import Classes
 from caribou.machine.memory import memory_limit
+from caribou.tables.edges import EdgeArray, EdgeSource, EdgeTable, open_edges, with_row_numbers
+from caribou.tables.nodes import NodeTable
 from caribou.tables.read import Titles
 from caribou.tables.rules import ColumnRules
 from caribou.tables.sources import Source
@@ -35,7 +34,7 @@ class TrainingTables:
     """Where a graph lies, and who is to hold its edges.
 
     Args:
-        edges: pairs of ids of the node table, or of its row numbers; any source of `caribou.engines.sources`.
+        edges: pairs of ids of the node table, or of its row numbers; any source of `caribou.tables.sources`.
         nodes: a table of any kind, or a folder of arrays (`caribou.datasets.arrays`).
         engine: local (blocks in memory), outofcore (on disk) or ray (with the workers of a cluster).
         memory: bytes for the whole process (out of core).
@@ -64,16 +63,6 @@ class TrainingTables:
         check_engine(self.engine, self.memory, self.workers, self.address)
         Memory(self.memory)
 
-    @property
-    def edge_rules(self) -> SourceRules:
-        """How the edge table is read."""
-        return SourceRules(
-            source=self.titles.source,
-            target=self.titles.target,
-            separator=self.rules.separator,
-            drop_unknown_ids=self.rules.drop_unknown_ids,
-        )
-
 
 @contextmanager
 def training_graph(tables: TrainingTables) -> Iterator[Graph]:
@@ -82,7 +71,7 @@ def training_graph(tables: TrainingTables) -> Iterator[Graph]:
     Its nodes are in the order of their ids, as when the tables are read into memory; without ids they are in that of rows. Blocks
     lie in a folder of mode 0700, which is as secret as the graph. What would need more than ``tables.memory`` is refused.
     """
-    table, memory = EdgeTable.open(tables.edges, tables.edge_rules), Memory(tables.memory)
+    table, memory = open_edges(tables.edges, tables.titles, tables.rules), Memory(tables.memory)
     with (
         memory_limit(tables.memory),
         tempfile.TemporaryDirectory(prefix=".caribou-blocks-", dir=tables.work) as private,
@@ -129,19 +118,19 @@ def _check_space(folder: Path, pairs: int, more: int = 0) -> None:
         )
 
 
-def _parts(tables: TrainingTables, table: EdgeTable, folder: Path, memory: Memory) -> tuple[Graph, EdgeSource]:
+def _parts(
+    tables: TrainingTables, table: EdgeArray | EdgeTable, folder: Path, memory: Memory
+) -> tuple[Graph, EdgeSource]:
     """The graph without edges, and its edges as row numbers of that graph."""
     if isinstance(tables.nodes, Path) and (tables.nodes / FEATURES).exists():
         _check_space(folder, table.count)
         return _node_arrays(tables, tables.nodes), table
-    nodes = NodeTable.open(tables.nodes, tables.titles, tables.rules, folder)
-    ids = nodes.ids(folder)
+    nodes = NodeTable.open(tables.nodes, tables.titles, tables.rules).fixed(folder)
+    ids = nodes.ids(folder, memory.for_ids)
     letters = 0 if ids is None else ids.letters
-    memory = memory.without(
-        4 * letters + (24 + 4 * len(nodes.features)) * nodes.count
-    )  # as `_held` will find, and places
-    _check_space(folder, table.count, 0 if ids is None else ids.space(table.count, memory))
-    edges = with_row_numbers(table, nodes.rows, ids, folder, memory, tables.edge_rules)
+    memory = memory.without(4 * letters + (24 + 4 * nodes.columns) * nodes.nodes)  # as `_held` will find, and places
+    _check_space(folder, table.count, 0 if ids is None else ids.space(table.count, memory.for_ids))
+    edges = with_row_numbers(table, ids, tables.rules, folder=folder, room=memory.for_ids)
     graph, place = nodes.graph(ids, tables.name, tables.classes, folder)
     return graph, edges if place is None else PlacedEdges(edges, place)
 

@@ -583,7 +583,8 @@ class Graph:
         >>> graph.node_ids[:2].tolist(), graph.features[:2].ravel().tolist(), graph.num_edges
         (['ann1', 'ann10'], [1.0, 10.0], 1)
         """
-        from caribou.tables.read import Titles, graph_from_tables
+        from caribou.tables.nodes import graph_from_tables
+        from caribou.tables.read import Titles
 
         titles = Titles(id_column, label_column, split_column, source_column, target_column)
         return graph_from_tables(edges, nodes, titles, name, seed, classes, rules, unit)
@@ -619,7 +620,7 @@ class Graph:
         >>> Graph.from_networkx(network).features.ravel().tolist()
         [1.5, 2.5, 3.5]
         """
-        from caribou.tables.networkx import graph_from_networkx
+        from caribou.tables.networks import graph_from_networkx
 
         return graph_from_networkx(network, name, seed, label, split, classes, rules, unit)
 

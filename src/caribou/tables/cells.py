@@ -18,7 +18,7 @@ import math
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,8 +26,8 @@ import numpy as np
 
 from caribou.graph.split import Split
 from caribou.tables.inspect import Finding, Findings, Problem, examples_of, shown
-from caribou.tables.numerals import PLAIN, Notation, notations
-from caribou.tables.rules import INDICATOR, MAX_CATEGORIES, ColumnRules, looks_like_no_value
+from caribou.tables.numerals import MARKS, PLAIN, Notation
+from caribou.tables.rules import INDICATOR, MAX_CATEGORIES, ColumnRules, looks_like_no_value, quoted
 
 #: Says where entry k of a column stands, for messages: ``nodes.csv: row 3``.
 Place = Callable[[int], str]
@@ -39,6 +39,7 @@ _TRUTH = {
     word: float(truth) for truth in (True, False) for word in (str(truth), str(truth).lower(), str(truth).upper())
 }
 _FEW_WORDS = 20
+"""So many words at most are offered as categories or classes."""
 _FLAGGED_WORDS = 10
 """So many words at most are offered as unknown ones."""
 _NO_ALIASES: Mapping[str, str] = {}
@@ -61,15 +62,16 @@ def texts(
     *,
     unknown: Collection[str] = (),
     aliases: Mapping[str, str] = _NO_ALIASES,
-    kind: Finding = Finding.ID_CELLS,
+    kind: Finding | None = Finding.ID_CELLS,
 ) -> np.ndarray:
     """Cells of a pandas column as normalised text; None where the cell is empty or one of the ``unknown`` words.
 
-    ``aliases``: words that are read as others.
+    ``aliases``: words that are read as others. ``kind``: what a cell is that is neither text nor a whole number;
+    None: it counts as empty.
     """
     cells = column.astype(object).to_numpy()
     result = np.full(len(cells), None, dtype=object)
-    words = {_word(word) for word in unknown}
+    words = {word_of(word) for word in unknown}
     wrong = []
     for k in np.flatnonzero(~column.isna().to_numpy(dtype=bool)):
         text = _text(cells[k])
@@ -77,7 +79,7 @@ def texts(
             wrong.append(int(k))
         elif (text := aliases.get(text, text)) not in words:
             result[k] = text or None
-    if wrong:
+    if wrong and kind is not None:
         found = [cells[k] for k in wrong]
         rule = f"column {title!r} must hold text or whole numbers, got {shown(found[0])}"
         flags = (f"--ignore {quoted(title)}",) if kind is Finding.LABEL_CELLS else _ROLE_FLAGS.get(kind, ())
@@ -85,19 +87,6 @@ def texts(
             Problem(kind, place(wrong[0]), rule, len(wrong), examples_of(found), flags=flags, column=title)
         )
     return result
-
-
-def label_texts(
-    column: Any, unknown: Collection[str] = (), aliases: Mapping[str, str] = _NO_ALIASES
-) -> list[str | None]:
-    """Cells of a column of labels as `texts` normalises them; None also for a cell that can be no label. Each by itself."""
-    cells: list[str | None] = []
-    words = {_word(word) for word in unknown}
-    for cell, empty in zip(column.astype(object), column.isna().to_numpy(dtype=bool), strict=True):
-        text = None if empty else _text(cell) or None
-        text = None if text is None else aliases.get(text, text)
-        cells.append(None if text in words else text)
-    return cells
 
 
 def _text(cell: Any) -> str | None:
@@ -115,7 +104,7 @@ def _text(cell: Any) -> str | None:
     return None
 
 
-def _word(cell: Any) -> str:
+def word_of(cell: Any) -> str:
     """A cell that is there as text, whatever it holds: as `_text`, and any other value as it is written."""
     text = _text(cell)
     if text is not None:
@@ -179,9 +168,9 @@ def repeated_ids(
     return Problem(Finding.REPEATED_IDS, place, rule, count, examples_of(again), flags, column=title)
 
 
-def unknown_ids(title: str, place: str, cells: Sequence[str | None], count: int, hint: str = "") -> Problem:
+def unknown_ids(title: str, place: str, cells: Sequence[str | None], count: int) -> Problem:
     """An edge table names ids that are in no row of the node table: ``cells``, the first one at ``place``."""
-    rule = f"column {title!r} must hold an id of the node table, got {shown(cells[0])}{hint}"
+    rule = f"column {title!r} must hold an id of the node table, got {shown(cells[0])}"
     flags = ("--drop-unknown-ids",)
     return Problem(Finding.UNKNOWN_IDS, place, rule, count, examples_of(cells), flags=flags, column=title)
 
@@ -189,33 +178,6 @@ def unknown_ids(title: str, place: str, cells: Sequence[str | None], count: int,
 def _is_plain_number(text: str) -> bool:
     digits = text.removeprefix("-")
     return digits.isascii() and digits.isdigit() and len(digits) <= 18 and str(int(text)) == text
-
-
-def positions(
-    ends: np.ndarray,
-    ids: np.ndarray,
-    title: str,
-    place: Place,
-    findings: Findings | None = None,
-    *,
-    drop: bool = False,
-    hint: str = "",
-) -> np.ndarray:
-    """Index of each id of an edge column in the node table; -1 for an unknown one, which is a problem unless it is dropped.
-
-    ``hint`` ends the message about unknown ids.
-    """
-    import pandas as pd
-
-    known = pd.Index(ids)
-    if known.has_duplicates:
-        known = known.unique()  # a problem that was found before: the places are not used
-    found = known.get_indexer(pd.Index(ends))
-    unknown = np.flatnonzero(found < 0)
-    if len(unknown) and not drop:
-        cells = [ends[k] for k in unknown]
-        _strict(findings).add(unknown_ids(title, place(int(unknown[0])), cells, len(unknown), hint))
-    return found.astype(np.int64)
 
 
 def classes(
@@ -254,8 +216,6 @@ def no_label_words(cells: np.ndarray, title: str, place: Place, findings: Findin
     words = [word for word in counts if looks_like_no_value(word)]
     if not words:
         return
-    classes = sorted(word for word in counts if word not in words)
-    offered = ",".join([*classes, *words]) if len(classes) <= 8 and classes else "a,b,c"
     several = len(words) > 1
     findings.add(
         Problem(
@@ -267,56 +227,43 @@ def no_label_words(cells: np.ndarray, title: str, place: Place, findings: Findin
             tuple(map(shown, words[:_FLAGGED_WORDS])),
             flags=(
                 " ".join(f"--unknown {quoted(word)}" for word in words),
-                f"--classes {quoted(offered)} if {'they are classes' if several else 'it is a class'}",
+                f"--classes {_offered(counts)} if {'they are classes' if several else 'it is a class'}",
             ),
             column=title,
         )
     )
 
 
-def spelled_alike(words: Iterable[str], counts: Mapping[str, int]) -> dict[str, str]:
-    """Words that differ from another one in capitals or blanks alone, each with the most frequent spelling of it.
-
-    >>> spelled_alike(["FRAUD", "fraud", "ok"], {"FRAUD": 1, "fraud": 5, "ok": 9})
-    {'FRAUD': 'fraud'}
-    """
-    groups: dict[str, list[str]] = {}
-    for word in words:
-        groups.setdefault("".join(word.casefold().split()), []).append(word)
-    usual = {
-        key: min(several, key=lambda word: (-counts.get(word, 0), word))
-        for key, several in groups.items()
-        if len(several) > 1
-    }
-    return {
-        word: usual[key] for key, several in groups.items() if key in usual for word in several if word != usual[key]
-    }
-
-
 def spellings(cells: np.ndarray, title: str, place: Place, findings: Findings) -> None:
     """Labels that differ in capitals or blanks alone are a problem until the owner says whether they are one class."""
     counts = Counter(cell for cell in cells if cell is not None)
-    alike = spelled_alike(counts, counts)
+    usual: dict[str, str] = {}
+    for word in sorted(counts, key=lambda word: (-counts[word], word)):
+        usual.setdefault("".join(word.casefold().split()), word)
+    meant = {word: usual["".join(word.casefold().split())] for word in counts}
+    alike = {word: other for word, other in meant.items() if word != other}
     if not alike:
         return
-    word, usual = next(iter(alike.items()))
-    offered = ",".join(sorted(counts)) if len(counts) <= 8 else "a,b,c"
+    word = next(iter(alike))
     findings.add(
         Problem(
             Finding.SPELLINGS,
             place(int(np.flatnonzero(cells == word)[0])),
-            f"column {title!r} must spell a class in one way, got {shown(word)} beside {shown(usual)}",
+            f"column {title!r} must spell a class in one way, got {shown(word)} beside {shown(alike[word])}",
             sum(counts[other] for other in alike),
             examples_of(alike),
-            flags=(alias_flags(alike), f"--classes {quoted(offered)} if they are different classes"),
+            flags=(
+                " ".join(f"--alias {quoted(f'{word}={other}')}" for word, other in alike.items()),
+                f"--classes {_offered(counts)} if they are different classes",
+            ),
             column=title,
         )
     )
 
 
-def alias_flags(aliases: Mapping[str, str]) -> str:
-    """The flags that read words as others."""
-    return " ".join(f"--alias {quoted(f'{word}={meant}')}" for word, meant in aliases.items())
+def _offered(words: Collection[str]) -> str:
+    """Words as classes that the owner may declare."""
+    return quoted(",".join(sorted(words))) if len(words) <= _FEW_WORDS else "a,b,c"
 
 
 def _number(text: str) -> float | None:
@@ -363,7 +310,7 @@ class Features:
     """Feature columns as they come out of a table.
 
     Args:
-        values: [n, d], float32.
+        values: [n, d], float32 for a graph.
         names: of the d columns.
         learned_categories, learned_fills, unscaled: what `ColumnRules` keeps.
     """
@@ -391,12 +338,9 @@ def features(
     place: Place,
     findings: Findings | None = None,
     rules: ColumnRules | None = None,
-    free_roles: Sequence[str] = (),
+    precision: type[np.floating[Any]] = np.float32,
 ) -> Features:
-    """The feature columns of a table by its rules, as one float32 array. A row of empty cells alone is zero.
-
-    ``free_roles`` are those of id, label and split that no column plays: a column of words may be meant for one.
-    """
+    """The feature columns of a table by its rules, as one array. A row of empty cells alone is zero."""
     rules, found = rules or ColumnRules(), _strict(findings)
     columns = {title: _Column.of(frame[title], rules, category=title in rules.categories) for title in titles}
     lesson = Lesson(titles, rules)
@@ -423,7 +367,7 @@ def features(
             if rules.categories[title] is None and made is not None:
                 learned_words[title] = made.words
         else:
-            made = reader.number(free_roles)
+            made = reader.number()
             if rules.range_of(title) is None:
                 unscaled.append(title)
         if made is None:
@@ -441,8 +385,8 @@ def features(
                     )
                 )
             names.append(name)
-            arrays.append(np.where(blank, 0.0, values).astype(np.float32))
-    values = np.stack(arrays, axis=1) if arrays else np.empty((len(frame), 0), np.float32)
+            arrays.append(np.where(blank, 0.0, values).astype(precision))
+    values = np.stack(arrays, axis=1) if arrays else np.empty((len(frame), 0), precision)
     return Features(values, tuple(names), learned_words, learned_fills, tuple(unscaled))
 
 
@@ -535,11 +479,11 @@ class _Column:
             # what the loop below gives, without a step for each cell
             values = column.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0
             return cls(column, missing | np.isin(values, unknown), values / whole)
-        words = {_word(word) for word in rules.unknown} | {""}
+        words = {word_of(word) for word in rules.unknown} | {""}
         cells = column.astype(object).to_numpy()
         values = np.full(len(cells), np.nan)
         for k in np.flatnonzero(~missing):
-            missing[k] = _word(cells[k]) in words
+            missing[k] = word_of(cells[k]) in words
             if not category and (value := _value(cells[k], notation)) is not None:
                 values[k] = value + 0.0  # -0 is 0, as it is in a column of whole numbers
         return cls(column, missing | np.isin(values, unknown), values / whole)
@@ -547,7 +491,7 @@ class _Column:
     def words(self, rules: ColumnRules) -> np.ndarray:
         """Cells as words of categories; None where they are missing."""
         cells = self.cells.astype(object).to_numpy()
-        texts = [None if self.missing[k] else _word(cell) for k, cell in enumerate(cells)]
+        texts = [None if self.missing[k] else word_of(cell) for k, cell in enumerate(cells)]
         return np.array([None if text is None else rules.aliases.get(text, text) for text in texts], dtype=object)
 
 
@@ -569,10 +513,10 @@ class _Reader:
     findings: Findings
     rules: ColumnRules
 
-    def number(self, free_roles: Sequence[str]) -> _Made | None:
+    def number(self) -> _Made | None:
         """The numbers of a column, filled, clipped and scaled; None if there is a problem."""
         title, missing = self.title, self.column.missing & ~self.blank
-        values = self._parsed(free_roles)
+        values = self._parsed()
         if values is None:
             return None
         found = self.rules.range_of(title)
@@ -624,25 +568,14 @@ class _Reader:
             word = fill if isinstance(fill, str) else f"{fill:g}"
             words = np.where(missing & ~self.blank, word, words)
         others = [word for word in words if word is not None and word not in known]
-        listed = f"--category {quoted(title)}={','.join(map(str, known))},..."
-        counts = Counter(word for word in words if word is not None)
-        if others:  # what is declared is how a word is spelled
-            counts.update(dict.fromkeys(known, len(words)))
-        alike = spelled_alike((*known, *dict.fromkeys(others)), counts)
         self.findings.note(
             Finding.UNSEEN,
             f"column {title!r}: {len(others)} cells hold none of its categories, such as "
             f"{', '.join(examples_of(others))}: they are 0 everywhere",
             len(others),
-            (alias_flags(alike),) if others and alike else (listed,),
+            (f"--category {quoted(title)}={','.join(map(str, known))},...",),
             title,
         )
-        if not others and alike:
-            words_alike = ", ".join(f"{shown(word)} and {shown(meant)}" for word, meant in alike.items())
-            self.findings.note(
-                Finding.SPELLINGS, f"column {title!r}: {words_alike} are different categories", len(alike),
-                (alias_flags(alike),), title,
-            )  # fmt: skip
         columns = {f"{title}={word}": (words == word).astype(np.float64) for word in known}
         if fill == INDICATOR:
             columns[f"{title}=empty"] = missing.astype(np.float64)
@@ -657,7 +590,7 @@ class _Reader:
             )
         return _Made(columns, tuple(known))
 
-    def _parsed(self, free_roles: Sequence[str]) -> np.ndarray | None:
+    def _parsed(self) -> np.ndarray | None:
         title, values = self.title, self.column.values
         wrong = np.flatnonzero(np.isnan(values) & ~self.column.missing)
         if len(wrong) == 0:
@@ -665,46 +598,42 @@ class _Reader:
         cells = self.column.cells.astype(object)
         found = [cells.iloc[int(k)] for k in wrong]
         if all(_is_date(cell) for cell in found):
-            self._dates(cells)
+            rule = f"must hold numbers, got the date {shown(str(found[0]))}"
+            self._problem(Finding.DATES, wrong, rule, cells, (f"--ignore {quoted(title)}",))
             return None
         words = sorted({str(cell).strip() for cell in found})
         empty = [word for word in words if looks_like_no_value(word)]
-        there = [cell for k, cell in enumerate(cells) if not self.column.missing[k] and str(cell).strip() not in empty]
-        ways = notations(there, self.rules.notation_of(title)) if len(empty) < len(words) else []
         # several unknown words need a flag each, and all of them are one line to copy
         unknown = " ".join(f"--unknown {quoted(word)}" for word in (empty or words)[:_FLAGGED_WORDS])
+        known = np.count_nonzero(~self.column.missing)
+        ways = self._notations([word for word in words if word not in empty])
+        flags: tuple[str, ...] = (f"--category {quoted(title)}",) if len(words) <= _FEW_WORDS else ()
         if ways:
-            self._other_notation(wrong, cells, ways, unknown if empty else "")
-            return None
-        if empty and len(empty) == len(words):
-            flags = (unknown, f"--ignore {quoted(title)}")
-        elif len(wrong) < np.count_nonzero(~self.column.missing) / 2 and len(words) <= _FLAGGED_WORDS:
-            flags = (" ".join(f"--unknown {quoted(word)}" for word in words), f"--ignore {quoted(title)}")
-        else:
-            category = (f"--category {quoted(title)}",) if len(words) <= _FEW_WORDS else ()
-            ignored = (f"--ignore {quoted(title)}",)
-            flags = (*category, *ignored)
-        kind = Finding.TEXT if len(wrong) == np.count_nonzero(~self.column.missing) else Finding.WORDS
-        hint = _role_hint(title, words, len(found), free_roles) if kind is Finding.TEXT else ""
-        self._problem(kind, wrong, "must hold numbers, got " + shown(found[0]) + hint, cells, flags)
+            flags = tuple(" ".join([way, unknown] if empty else [way]) for way in ways)
+        elif len(empty) == len(words) or (len(wrong) < known / 2 and len(words) <= _FLAGGED_WORDS):
+            flags = (unknown,)
+        kind = Finding.NUMERALS if ways else Finding.TEXT if len(wrong) == known else Finding.WORDS
+        self._problem(
+            kind, wrong, "must hold numbers, got " + shown(found[0]), cells, (*flags, f"--ignore {quoted(title)}")
+        )
         return None
 
-    def _other_notation(self, wrong: np.ndarray, cells: Any, ways: Sequence[Notation], unknown: str) -> None:
-        """Numbers as other countries write them, or percentages: the declarations under which all cells are numbers."""
-        rows = np.array([k for k in wrong if not looks_like_no_value(str(cells.iloc[int(k)]))])
-        text = str(cells.iloc[int(rows[0])]).strip()
-        meant = " or ".join(f"{way.spelled(text)!r}{' %' if way.percent else ''}" for way in ways)
-        flags = tuple(_notation_flags(self.title, way, self.rules) + (f" {unknown}" if unknown else "") for way in ways)
-        ignored = f"--ignore {quoted(self.title)}"
-        self._problem(
-            Finding.NUMERALS, rows, f"must hold plain numbers, got {shown(text)} ({meant}?)", cells, (*flags, ignored)
-        )
+    def _notations(self, words: Sequence[str]) -> list[str]:
+        """The flags under which all these words are numbers: as other countries write them, or percentages."""
+        declared = self.rules.notation_of(self.title)
+        others = [mark for mark in MARKS if mark != declared.decimal]
+        levels = [(percent, marks) for percent in (False, True) for marks in ([declared.decimal], others)]
+        for percent, marks in levels:
+            ways = [Notation(mark, percent) for mark in marks if Notation(mark, percent) != declared]
+            found = [way for way in ways if words and all(way.spelled(word) is not None for word in words)]
+            if found:  # two of them: 1,234 is 1.234 or 1234, and the owner must say which
+                return [self._notation_flags(way) for way in found]
+        return []
 
-    def _dates(self, cells: Any) -> None:
-        there = np.flatnonzero(~self.column.missing)
-        first = cells.iloc[int(there[0])] if len(there) else None
-        flags = (f"--ignore {quoted(self.title)}",)
-        self._problem(Finding.DATES, there, f"must hold numbers, got the date {shown(str(first))}", cells, flags)
+    def _notation_flags(self, way: Notation) -> str:
+        decimal = [f"--decimal {way.decimal}"] if way.decimal != self.rules.decimal else []
+        percent = [f"--percent {quoted(self.title)}"] if way.percent and self.title not in self.rules.percent else []
+        return " ".join([*decimal, *percent])
 
     def _problem(self, kind: Finding, rows: np.ndarray, rule: str, cells: Any, flags: tuple[str, ...]) -> None:
         values = (
@@ -745,15 +674,6 @@ class _Reader:
         )
 
 
-def _role_hint(title: str, words: Sequence[str], cells: int, free_roles: Sequence[str]) -> str:
-    """The end of a message about a column of words, in so many cells: the free role that its words could play."""
-    if len(words) > _FEW_WORDS:
-        role = "id" if len(words) == cells else ""  # no word twice
-    else:
-        role = "split" if all(word.lower() in _PARTS for word in words) else "label"
-    return f"; if it is the {role}, give --column {role}={quoted(title)}" if role in free_roles else ""
-
-
 def _is_date(cell: Any) -> bool:
     return isinstance(cell, datetime.date | np.datetime64) or (
         isinstance(cell, str) and _DATE.fullmatch(cell) is not None
@@ -765,35 +685,3 @@ def _unfit(value: float) -> str:
     if math.isinf(value):
         return f"finite numbers, got {value}"
     return f"numbers of at most {np.finfo(np.float32).max:.2g} in size, got {value}"
-
-
-def _notation_flags(title: str, way: Notation, rules: ColumnRules) -> str:
-    decimal = [f"--decimal {way.decimal}"] if way.decimal != rules.decimal else []
-    percent = [f"--percent {quoted(title)}"] if way.percent and title not in rules.percent else []
-    return " ".join([*decimal, *percent])
-
-
-def quoted(word: str) -> str:
-    """A word as it is typed on the command line."""
-    import shlex
-
-    return shlex.quote(word)
-
-
-__all__ = [
-    "Features",
-    "Lesson",
-    "Place",
-    "alias_flags",
-    "classes",
-    "features",
-    "label_texts",
-    "no_label_words",
-    "parts",
-    "positions",
-    "quoted",
-    "spelled_alike",
-    "spellings",
-    "texts",
-    "unique_ids",
-]

@@ -37,8 +37,6 @@ class Finding(Enum):
     WORDS = "words among numbers"
     NOT_FINITE = "numbers that are not finite"
     NUMERALS = "numbers in another notation"
-    ENCODING = "letters in another encoding"
-    SEPARATOR = "separator"
     NO_MATCH = "edges of other ids"
     SPELLINGS = "one class in two spellings"
     OTHER_LABELS = "labels outside the declared classes"
@@ -61,7 +59,6 @@ class Finding(Enum):
     DIRECTIONS = "directions"
     UNUSED_COLUMNS = "columns of edges that are not used"
     UNLABELLED = "nodes without a label"
-    SAME_LABEL = "one label in two spellings"
     NO_FEATURES = "nodes without features"
     FROM_EDGES = "names of edge features"
 

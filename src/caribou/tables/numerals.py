@@ -1,13 +1,11 @@
 """Numbers that text spells: plain ones, those of other countries, whose decimal mark is declared, and percentages.
 
-``1.234`` is 1.234 to one reader and 1234 to another. So no mark is guessed: without a declared one only plain numbers are read,
-and an inspection names the declaration under which every cell of a column is a number.
+``1.234`` is 1.234 to one reader and 1234 to another. So no mark is guessed: without a declared one only plain numbers are read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 MARKS = (",", ".")
@@ -70,22 +68,3 @@ def _plain(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def notations(cells: Sequence[object], declared: Notation) -> list[Notation]:
-    """The notations, beside the declared one, under which all cells that are text are numbers: the simplest ones alone.
-
-    >>> [(n.decimal, n.percent) for n in notations(["1,5", "20"], Notation())]
-    [(',', False)]
-    >>> [(n.decimal, n.percent) for n in notations(["12 %"], Notation())], notations(["old"], Notation())
-    ([(None, True)], [])
-    """
-    words = [cell for cell in cells if isinstance(cell, str)]
-    marks = (declared.decimal, *(mark for mark in MARKS if mark != declared.decimal))
-    for percent in (False, True):
-        for some in (marks[:1], marks[1:]):
-            ways = [Notation(mark, percent) for mark in some if Notation(mark, percent) != declared]
-            found = [way for way in ways if words and all(way.spelled(word) is not None for word in words)]
-            if found:
-                return found
-    return []

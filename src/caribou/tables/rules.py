@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -82,7 +83,7 @@ class ColumnRules:
         logs: the same on a logarithmic scale, log(1 + x - LOW) / log(1 + HIGH - LOW), for amounts.
         percent: columns of percentages: 12 and 12 % are 0.12. Fills and ranges are those of 0.12.
         decimal: the decimal mark of numbers in text, ``,`` or ``.``; thousands may then be set apart. None: plain numbers alone.
-        separator: between the cells of a CSV file, ``tab`` for a tab. None: as the line of titles shows.
+        separator: between the cells of a CSV file, ``tab`` for a tab. None: a comma.
         encoding: of CSV files that are not UTF-8, such as ``latin-1``.
         learned_categories, learned_fills: what the reader learned from the table, for the next one.
         unscaled: numeric columns that were read as they are.
@@ -420,6 +421,11 @@ def separator_word(separator: str) -> str:
     (';', 'tab')
     """
     return "tab" if separator == "\t" else separator
+
+
+def quoted(word: str) -> str:
+    """A word as it is typed on the command line."""
+    return shlex.quote(word)
 
 
 def _separator(sign: Any) -> str:

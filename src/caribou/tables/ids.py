@@ -1,0 +1,222 @@
+"""Ids of nodes: kept in a private file or in memory, and looked up within a given memory.
+
+Ids are compared as text, as everywhere (`caribou.tables.cells.texts`). Ids that do not fit into the memory are looked up group by
+group. What is written lies in the private folder of the run, and is as secret as the graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caribou.machine.memory import require_memory
+from caribou.tables import cells as columns
+from caribou.tables.inspect import EXAMPLES, Findings
+from caribou.tables.sources import Piece, Rows, Table
+
+FILE = "node.ids"
+_PER_ID = 64
+"""Bytes per id beside its letters while it is looked up."""
+_PIECE = 1 << 18
+"""Rows of a node table that are read together."""
+
+
+def texts(column: Any, title: str, piece: Piece, findings: Findings | None = None) -> Any:
+    """Cells as normalised text, null where one is empty: what `cells.texts` makes of them, for whole columns at once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+        text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+        # the number 1 and the texts 1 and 1.0 are one id; 01 is another
+        whole = pc.replace_substring_regex(text, r"^(0|-?[1-9][0-9]{0,17})\.0+$", r"\1")
+        return pc.if_else(pc.equal(whole, ""), pa.scalar(None, pa.large_string()), whole)
+    cells = columns.texts(column.to_pandas(integer_object_nulls=True), title, piece.row, findings)
+    return pa.array(cells, type=pa.large_string())
+
+
+def text_columns(table: Table, titles: Sequence[str]) -> list[np.ndarray]:
+    """Some columns of a small table as normalised text; None where a cell is empty. [rows] each"""
+    parts: list[list[np.ndarray]] = [[] for _ in titles]
+    for piece in table.pieces(_PIECE, titles):
+        for part, column, title in zip(parts, piece.batch.columns, titles, strict=True):
+            part.append(texts(column, title, piece).to_numpy(zero_copy_only=False))
+    return [np.concatenate(part) if part else np.empty(0, dtype=object) for part in parts]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeIds:
+    """The ids of a node table in its order.
+
+    is_numbers: ids are the row numbers 0, 1, ... is_plain: all are whole numbers, and are given out as such. letters: bytes.
+    path: the private file that holds them; None: ``held`` does.
+    """
+
+    title: str
+    count: int
+    letters: int
+    is_numbers: bool
+    is_plain: bool
+    path: Path | None = None
+    held: tuple[Any, ...] = ()
+
+    @classmethod
+    def read(
+        cls, table: Table, title: str, findings: Findings, folder: Path | None = None, room: int | None = None
+    ) -> NodeIds:
+        """Read the ids once, and keep them, in a file of ``folder`` if there is one.
+
+        An id that is empty or repeated is a problem. ``room``: bytes of memory to look for repeated ones.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        letters, numbers, plain, rows, kept = 0, True, True, Rows(table.name), []
+        empty: list[int] = []
+        writer = None if folder is None else _Writer(folder / FILE)
+        for piece in table.pieces(_PIECE, [title]):
+            ids = texts(piece.batch.column(0), title, piece, findings)
+            first = rows.note(piece)
+            empty += [first + int(k) for k in np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))]
+            numbers = numbers and ids.equals(pa.array(np.arange(first, rows.count)).cast(pa.large_string()))
+            plain = plain and bool(pc.all(pc.match_substring_regex(ids, r"^(0|-?[1-9][0-9]{0,17})$")).as_py())
+            letters += pc.sum(pc.binary_length(ids)).as_py() or 0
+            kept.append(ids) if writer is None else writer.add(ids)
+        if writer is not None:
+            writer.close()
+        path = None if writer is None else writer.path
+        found = cls(title, rows.count, letters, numbers, plain and not empty, path, tuple(kept))
+        if empty:
+            findings.add(columns.empty_ids(title, rows(empty[0]), len(empty)))
+        if not numbers:
+            found._check_unique(rows, room, findings)
+        return found
+
+    def batches(self) -> Iterator[Any]:
+        """The ids in order, some at a time; whole numbers if all of them are."""
+        import pyarrow as pa
+
+        kind = pa.int64() if self.is_plain else pa.string()
+        return (batch.cast(kind) for batch in self._texts())
+
+    def array(self) -> np.ndarray:
+        """All of them, as a graph has them: int64 if all are whole numbers, else text."""
+        import pyarrow.compute as pc
+
+        if self.is_plain:
+            return np.concatenate([batch.to_numpy() for batch in self.batches()])
+        width = max(pc.max(pc.utf8_length(batch)).as_py() or 0 for batch in self.batches())
+        require_memory(3 * 4 * width * self.count, f"the ids of {self.count} nodes")  # in both orders, and while sorted
+        found, first = np.empty(self.count, f"U{width}"), 0
+        for batch in self.batches():
+            found[first : first + len(batch)] = batch.to_numpy(zero_copy_only=False)
+            first += len(batch)
+        return found
+
+    def digest(self) -> bytes:
+        """Of the file."""
+        with open(str(self.path), "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+
+    def record(self) -> dict[str, Any]:
+        """What a record of a run keeps of ids in a file; plain JSON values."""
+        kept = {name: value for name, value in vars(self).items() if name not in ("path", "held")}
+        return {**kept, "digest": self.digest().hex()}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any], folder: Path) -> NodeIds:
+        """The ids of a record, in the folder where they were read."""
+        return cls(**{name: value for name, value in record.items() if name != "digest"}, path=folder / FILE)
+
+    def groups(self, room: int | None) -> int:
+        """In how many groups they are looked up within so many bytes; None: any."""
+        return 1 if room is None else -(-(self.letters + _PER_ID * self.count) // max(1, room))
+
+    def space(self, pairs: int, room: int | None) -> int:
+        """Bytes of disk that the mapping of so many pairs takes, beside a copy of a query."""
+        return 16 * pairs if self.groups(room) > 1 else 0
+
+    def lookup(self, room: int | None) -> Iterator[tuple[int, Any]]:
+        """The groups: number of the first row, and ids."""
+        first = 0
+        for (group,) in grouped(([batch] for batch in self._texts()), -(-self.count // self.groups(room))):
+            yield first, group
+            first += len(group)
+
+    def _check_unique(self, rows: Rows, room: int | None, findings: Findings) -> None:
+        again, examples = np.zeros(self.count, dtype=bool), list[tuple[int, int, str]]()
+        for number, group in self.lookup(room):
+            row = 0
+            for batch in self._texts():
+                places = number + place_in(batch, group)
+                here = np.flatnonzero((places >= number) & (places < np.arange(row, row + len(batch))))
+                again[row + here] = True
+                examples += [(row + int(k), int(places[k]), batch[int(k)].as_py()) for k in here[:EXAMPLES]]
+                row += len(batch)
+            examples = sorted(examples)[:EXAMPLES]
+        if examples:
+            (row, first, _), words = examples[0], [text for _, _, text in examples]
+            findings.add(columns.repeated_ids(self.title, rows(row), words, first, int(again.sum())))
+
+    def _texts(self) -> Iterator[Any]:
+        import pyarrow as pa
+
+        if self.path is None:
+            yield from self.held
+            return
+        with pa.OSFile(str(self.path), "rb") as file, pa.ipc.open_stream(file) as reader:
+            yield from (batch.column(0) for batch in reader)
+
+
+def place_in(cells: Any, ids: Any) -> np.ndarray:
+    """The place of every cell among the ids; -1 for one that is not there."""
+    import pyarrow.compute as pc
+
+    return pc.fill_null(pc.index_in(cells, ids, skip_nulls=True), -1).to_numpy().astype(np.int64)
+
+
+def grouped(parts: Iterable[Sequence[Any]], size: int) -> Iterator[list[Any]]:
+    """Columns of parts, joined until they have at least ``size`` rows: the ids are put into a table of their own for each."""
+    kept: list[Sequence[Any]] = []
+    for part in parts:
+        kept.append(part)
+        if sum(len(columns[0]) for columns in kept) >= size:
+            yield [_joined(column) for column in zip(*kept, strict=True)]
+            kept = []
+    if kept:
+        yield [_joined(column) for column in zip(*kept, strict=True)]
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    import pyarrow as pa
+
+    mixed = len({part.type for part in parts}) > 1
+    return pa.concat_arrays([part.cast(pa.large_string()) for part in parts] if mixed else list(parts))
+
+
+class _Writer:
+    """Ids on their way to a file."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        self.path, self._schema = path, pa.schema([("id", pa.large_string())])
+        self._file = pa.OSFile(str(path), "wb")
+        self._stream = pa.ipc.new_stream(self._file, self._schema)
+
+    def add(self, ids: Any) -> None:
+        import pyarrow as pa
+
+        self._stream.write_batch(pa.record_batch([ids], schema=self._schema))
+
+    def close(self) -> None:
+        self._stream.close()
+        self._file.close()
