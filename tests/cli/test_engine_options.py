@@ -81,11 +81,11 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
         people = nodes[:count].assign(id=name[:count], segment=np.array(["p", "q"])[nodes.id[:count] % 2])
         people = people.sample(frac=1, random_state=0)
         moved = pd.DataFrame({"sender": name[edges.source[inside]], "receiver": name[edges.target[inside]]})
-        people.rename(columns={"id": "account"}).to_csv(files / f"people-{month}.csv", index=False, sep=";")
-        moved.to_csv(files / f"moved-{month}.csv", index=False, sep=";")
+        people.rename(columns={"id": "account"}).to_csv(files / f"people-{month}.csv", index=False)
+        moved.to_csv(files / f"moved-{month}.csv", index=False)
         with duckdb.connect(str(files / f"{month}.duckdb")) as database:
             for word in ("people", "moved"):
-                database.execute(f"CREATE TABLE {word} AS FROM read_csv('{files}/{word}-{month}.csv', delim=';')")
+                database.execute(f"CREATE TABLE {word} AS FROM read_csv('{files}/{word}-{month}.csv')")
     prior = pd.read_csv(files / "prior.csv")
     prior.assign(id=name).to_csv(files / "prior-names.csv", index=False)
     columns = ("--column", "id=account", "--column", "source=sender", "--column", "target=receiver")
@@ -159,7 +159,6 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
             ("mlp", "{tables}", "--engine", "outofcore", "--workers", "2"),
             "workers must go with the engine local or ray",
         ),
-        (("votes-edp", "{tables}", "--encoding", "latin-1"), "encoding must be UTF-8 where tables are read in pieces"),
         (("votes-edp", "{tables}", "--column", "source=a"), "source column 'a' is missing, found 'source', 'target'"),
         (("votes-edp", "{tables}", "--ignore", "z"), "rules must name columns of the table, got 'z' (--ignore)"),
         (("mlp", "--edges", "gone.npy", "--nodes", "{}/nodes.parquet"), "gone.npy: file not found (--edges)"),

@@ -129,7 +129,7 @@ BAD_FLAGS: list[tuple[tuple[str, ...], str]] = [
     (("--range", "age"), r"range must be COLUMN=LOW:HIGH, got 'age' \(--range amount=0:10000\)"),
     (("--range", "age=9:1"), r"range of 'age' must have LOW < HIGH, got 9:1 \(--range age=0:10000\)"),
     (("--range", "age=0:1", "--range", "age=0:2"), r"range must be given once for a column, got 'age' twice \(--range\)"),
-    (("--range", "agee=0:1"), r"rules must name columns of the table, got 'agee' \(--range\), found 'id', 'age'"),
+    (("--range", "agee=0:1"), r"rules must name columns of the table, got 'agee' \(--range\), found 'id', 'label', 'age'"),
     (("--log", "income"), r"log must be COLUMN=LOW:HIGH, got 'income' \(--log amount=0:10000\)"),
     (("--fill", "age"), r"fill must be COLUMN=VALUE or COLUMN=indicator, got 'age' \(--fill income=indicator\)"),
     (("--fill", "age=mean"), r"fill of a numeric column must be a number or indicator, got 'mean' for 'age' \(--fill age=0"),

@@ -206,7 +206,7 @@ def test_one_class_in_two_spellings_is_a_problem_until_it_is_declared() -> None:
     apart = read((edges, nodes), RULES, classes=["FRAUD", "Fraud", "fraud", "ok"]).inspection
     assert apart.class_counts == {"FRAUD": 1, "Fraud": 1, "fraud": 8, "ok": 20}
     others = read((edges, nodes), RULES, classes=["fraud", "good"]).inspection
-    assert [note.count for note in others.notes if note.kind is Finding.OTHER_LABELS] == [20]
+    assert [note.count for note in others.notes if note.kind is Finding.OTHER_LABELS] == [22]
 
 
 def test_a_rule_names_a_column_of_features_that_is_there() -> None:

@@ -90,6 +90,9 @@ class Table(ABC):
         check_titles(self.name, found)
         return found
 
+    def __str__(self) -> str:
+        return self.name
+
     @abstractmethod
     def _titles(self) -> list[str]: ...
 
@@ -169,9 +172,7 @@ def stamp_of(source: Source) -> list[Any]:
 
 def identity_of(source: Source) -> str:
     """The source as a record of a run names it: a path of this machine as an absolute one."""
-    if isinstance(source, Table):
-        return source.name
-    return str(source) if is_address(source) else str(Path(source).absolute())
+    return str(source) if isinstance(source, Table) or is_address(source) else str(Path(source).absolute())
 
 
 def name_of(source: Source) -> str:
