@@ -391,7 +391,7 @@ def test_arrivals_are_known_by_their_ids_and_those_who_left_keep_their_places(tm
     ):
         assert content(grown) == content(own[1])
         streamed = _extended(first, grown)
-        trained = streamed._origin.trained
+        trained = streamed._origin.graph
         assert isinstance(trained.features.base, np.memmap), "rows that were moved are in a file, too"
     whole = _extended(*own)
     assert {k: v.tobytes() for k, v in streamed.released.items()} == {k: v.tobytes() for k, v in whole.released.items()}
