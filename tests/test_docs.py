@@ -464,7 +464,7 @@ def lacks(value: Any, doc: str) -> list[str]:
 
 
 WITHOUT_EXAMPLE = {
-    *("caribou.methods.Method", "caribou.layers.BoundedLayer", "caribou.audit.targets.AuditTarget"),  # protocols
+    *("caribou.methods.Method", "caribou.layers.BoundedLayer", "caribou.audit.targets.AuditTarget"),  # to be filled
     *("caribou.audit.attack.Attack", "caribou.release.Released"),  # a protocol; shown by `execute`
 }
 

@@ -22,7 +22,6 @@ from caribou.layers import (
     LAYERS,
     AttentionLayer,
     BoundedLayer,
-    BoundedModule,
     ContractiveGraphLayer,
     FusedStep,
     GCNLayer,
@@ -296,7 +295,7 @@ def test_weights_outside_of_the_unit_interval_are_brought_into_it(wrong: float, 
 # -- a layer from outside ----------------------------------------------------------------------------------------------
 
 
-class LazyLayer(BoundedModule):
+class LazyLayer(BoundedLayer):
     """(X + W X) / 2 times C_L, as somebody else might write it."""
 
     name: ClassVar[str] = "lazy"

@@ -1,7 +1,7 @@
 """Bounded graph layers: maps with a Lipschitz constant and a sensitivity at a privacy unit. No noise is drawn here.
 
-A layer is anything that satisfies `BoundedLayer`. One of your own: a subclass of `BoundedModule` in a file of its own, its
-theorem under its name in `caribou.privacy.sensitivity.LAYER_THEOREMS`, the class in `LAYERS`, and a test that attacks the bound.
+One of your own: a subclass of `BoundedLayer` in a file of its own, its theorem under its name in
+`caribou.privacy.sensitivity.LAYER_THEOREMS`, the class in `LAYERS`, and a test that attacks the bound.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from caribou.errors import InputError
 from caribou.layers.attention import AttentionLayer
-from caribou.layers.bounded import BoundedLayer, BoundedModule, FusedStep
+from caribou.layers.bounded import BoundedLayer, FusedStep
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.layers.gcn import GCNLayer
 from caribou.layers.spectral import SpectralLayer
@@ -49,7 +49,6 @@ __all__ = [
     "LAYERS",
     "AttentionLayer",
     "BoundedLayer",
-    "BoundedModule",
     "ContractiveGraphLayer",
     "FusedStep",
     "GCNLayer",

@@ -11,11 +11,11 @@ from caribou._validate import half_open_unit_interval, non_negative
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import Operator, normalize_weighted
-from caribou.layers.bounded import BoundedModule, check_state
+from caribou.layers.bounded import BoundedLayer, check_state
 from caribou.privacy.sensitivity import Bounds
 
 
-class AttentionLayer(BoundedModule):
+class AttentionLayer(BoundedLayer):
     r"""C_L W X + beta X^(0), W = S^(-1/2) (A_w + I) S^(-1/2) with edge weights w_uv in (0, 1] from public rows p.
 
         w_uv = (1 + gamma ||p_u - p_v||^2 / 8)^(-8)                      close to exp(-gamma ||p_u - p_v||^2)

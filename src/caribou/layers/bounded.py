@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from torch import Tensor, nn
@@ -25,70 +25,33 @@ class FusedStep:
     start_weight: float
 
 
-@runtime_checkable
-class BoundedLayer(Protocol):
+class BoundedLayer(nn.Module):
     """One deterministic step of message passing that is Lipschitz for every graph and bounded between neighbours.
 
     Formal guarantee, for every graph and X^(0) fixed: ||forward(X) - forward(Y)||_F <= lipschitz ||X - Y||_F; and for all
     neighbouring graphs and all X with rows in the unit ball a step changes by at most ``sensitivity(unit, bounds).value`` (at
     node level after the projection of rows onto the unit ball). `caribou.mechanisms.message_passing.propagate` runs any of them.
 
-    ``name`` is its key in `LAYERS` and `caribou.privacy.sensitivity.LAYER_THEOREMS`: the record of a layer must be enough for the
-    theorem to recompute the bound without the layer.
+    A layer gives its name, its constructor, `forward` and `parameters_dict`. ``name`` is its key in `LAYERS` and
+    `caribou.privacy.sensitivity.LAYER_THEOREMS`: the record of a layer must be enough for the theorem to recompute the bound
+    without the layer.
     """
-
-    name: ClassVar[str]
-
-    @property
-    def lipschitz(self) -> float:
-        """The Lipschitz constant of one step in X, for every graph."""
-        ...
-
-    def operator(self, graph: Graph, bounds: Bounds, sampling: np.random.Generator | None = None) -> Operator:
-        """What `forward` takes of a graph. ``sampling`` draws the edges that survive a degree cap."""
-        ...
-
-    def __call__(self, x: Tensor, operator: Operator, x0: Tensor | None = None) -> Tensor:
-        """One step. x, x0: [n, d] -> [n, d]."""
-        ...
-
-    def sensitivity(self, unit: PrivacyUnit | str, bounds: Bounds) -> Sensitivity:
-        """The bound of one step at a privacy unit, as a record that calibration takes."""
-        ...
-
-    def parameters_dict(self) -> dict[str, Any]:
-        """The public parameters as plain JSON values: all that the theorem takes."""
-        ...
-
-    def record(self) -> dict[str, Any]:
-        """Name and parameters; `layer_from_record` is the inverse."""
-        ...
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], **public: Any) -> Self:
-        """The inverse of `parameters_dict`; ``public``: public inputs that are not among the parameters."""
-        ...
-
-    @classmethod
-    def fused_step(cls, parameters: Mapping[str, Any]) -> FusedStep | None:
-        """The numbers with which the compiled loop computes a layer of these parameters, or None if it cannot."""
-        ...
-
-
-class BoundedModule(nn.Module):
-    """What the layers of this package share. A layer gives its name, its constructor, `forward` and `parameters_dict`."""
 
     name: ClassVar[str]
     contraction: float
     beta: float
 
+    def forward(self, x: Tensor, operator: Operator, x0: Tensor | None = None) -> Tensor:
+        """One step. x, x0: [n, d] -> [n, d]."""
+        raise NotImplementedError
+
     @property
     def lipschitz(self) -> float:
-        """C_L."""
+        """The Lipschitz constant of one step in X, for every graph: C_L."""
         return self.contraction
 
     def operator(self, graph: Graph, bounds: Bounds, sampling: np.random.Generator | None = None) -> Operator:
-        """The degree-floor operator of `caribou.graph.operator`."""
+        """What `forward` takes of a graph: the degree-floor operator. ``sampling`` draws the edges that survive a degree cap."""
         return normalize(graph, bounds, sampling)
 
     def sensitivity(self, unit: PrivacyUnit | str, bounds: Bounds) -> Sensitivity:
@@ -96,11 +59,11 @@ class BoundedModule(nn.Module):
         return LAYER_THEOREMS[self.name](unit, self.parameters_dict(), bounds, None)
 
     def parameters_dict(self) -> dict[str, Any]:
-        """The public parameters as plain JSON values."""
+        """The public parameters as plain JSON values: all that the theorem takes."""
         raise NotImplementedError
 
     def record(self) -> dict[str, Any]:
-        """Name and public parameters as plain JSON values."""
+        """Name and public parameters; `layer_from_record` is the inverse."""
         return {"layer": self.name, "parameters": self.parameters_dict()}
 
     @classmethod
@@ -110,7 +73,7 @@ class BoundedModule(nn.Module):
 
     @classmethod
     def fused_step(cls, parameters: Mapping[str, Any]) -> FusedStep | None:
-        """None: the compiled loop does not know this layer."""
+        """The numbers with which the compiled loop computes a layer of these parameters; None: it cannot."""
         return None
 
     def extra_repr(self) -> str:

@@ -12,11 +12,11 @@ from caribou._validate import half_open_unit_interval, non_negative, unit_interv
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import Operator, operator_of
-from caribou.layers.bounded import BoundedModule, FusedStep, check_state
+from caribou.layers.bounded import BoundedLayer, FusedStep, check_state
 from caribou.privacy.sensitivity import Bounds
 
 
-class ContractiveGraphLayer(BoundedModule):
+class ContractiveGraphLayer(BoundedLayer):
     r"""CGL(X) = C_L (alpha_1 W X + alpha_2 Mean(X)) + beta X^(0), the paper's Equation (contractive graph layer).
 
     ``contraction`` = C_L in (0, 1], ``alpha1`` = alpha_1 in [0, 1], alpha_2 = 1 - alpha_1, ``beta`` >= 0. W is the

@@ -12,7 +12,7 @@ from torch import Tensor
 from caribou._validate import half_open_unit_interval, integer, non_negative, one_of
 from caribou.errors import InputError
 from caribou.graph.operator import Operator
-from caribou.layers.bounded import BoundedModule, check_state
+from caribou.layers.bounded import BoundedLayer, check_state
 from caribou.privacy.sensitivity import ACTIVATIONS
 from caribou.randomness import Streams
 
@@ -20,7 +20,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"identity": lambda x: x, "re
 """The activations by name: 1-Lipschitz, and 0 at 0."""
 
 
-class GCNLayer(BoundedModule):
+class GCNLayer(BoundedLayer):
     r"""C_L sigma(W X Theta) + beta X^(0), with a public Theta of spectral norm at most 1. Theta: [d, d].
 
     ``columns`` = d. ``theta`` is divided by its largest singular value, rounded up, if that exceeds 1; None draws an orthogonal

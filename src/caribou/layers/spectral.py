@@ -9,10 +9,10 @@ from torch import Tensor
 from caribou._validate import finite, half_open_unit_interval, non_negative
 from caribou.errors import InputError
 from caribou.graph.operator import Operator
-from caribou.layers.bounded import BoundedModule, check_state
+from caribou.layers.bounded import BoundedLayer, check_state
 
 
-class SpectralLayer(BoundedModule):
+class SpectralLayer(BoundedLayer):
     r"""C_L (theta_0 X + theta_1 W X) + beta X^(0) with |theta_0| + |theta_1| <= 1.
 
     ``theta1`` > 0 smooths over edges (low-pass); ``theta1`` < 0 sharpens differences (high-pass), for graphs whose neighbours
