@@ -41,6 +41,9 @@ class BoundedLayer(nn.Module):
     contraction: float
     beta: float
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def forward(self, x: Tensor, operator: Operator, x0: Tensor | None = None) -> Tensor:
         """One step. x, x0: [n, d] -> [n, d]."""
         raise NotImplementedError
