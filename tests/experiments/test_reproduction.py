@@ -68,7 +68,7 @@ def test_names_and_paths_of_experiments(elsewhere: Path) -> None:
     with pytest.raises(InputError, match="got 'table', which is no file; the paper's evaluation comes with the source"):
         reproduction.experiment_file("table")
     file = tree(elsewhere) / "experiments" / "table.toml"
-    for given in ("table", "table.toml", "experiments/table.toml", "reproduction/experiments/table.toml", file):
+    for given in ("table", "table.toml", "experiments/table.toml", file):
         assert reproduction.experiment_file(given).resolve() == file
     (elsewhere / "table").mkdir()  # a folder of that name is no experiment
     assert reproduction.experiment_file("table") == file
@@ -82,9 +82,9 @@ def test_folders_of_records(elsewhere: Path) -> None:
     with pytest.raises(InputError, match="comes with the source tree"):
         reproduction.results_folder(None)
     theirs = tree(elsewhere) / "results"
-    assert reproduction.results_folder(None) == reproduction.results_folder("results") == theirs
+    assert reproduction.results_folder(None) == theirs
     (elsewhere / "results").mkdir()
-    assert reproduction.results_folder("results") == Path("results"), "one's own comes first"
+    assert reproduction.results_folder("results") == Path("results")
 
 
 def test_code_is_loaded_by_its_path(elsewhere: Path) -> None:

@@ -101,21 +101,18 @@ def experiment_file(given: str | os.PathLike[str]) -> Path:
     found = find()
     if found is None:
         raise InputError(f"{refusal}; {absent()}")
-    for candidate in (found.experiments / f"{path.name}.toml", found.folder / path, found.experiments / path):
-        if candidate.is_file():
-            return candidate
+    named = found.experiments / f"{path.name.removesuffix('.toml')}.toml"
+    if named.is_file():
+        return named
     raise InputError(f"{refusal} and no name of an experiment in {found.experiments} (caribou run --list)")
 
 
 def results_folder(given: str | os.PathLike[str] | None) -> Path:
-    """A folder of records: as given, or that of the paper's evaluation where nothing is given or no such folder is here."""
-    if given is not None and Path(given).is_dir():
-        return Path(given)
-    found = find()
+    """A folder of records: as given, or that of the paper's evaluation where nothing is given."""
     if given is None:
         return require().results
-    if found is not None and (found.folder / given).is_dir():
-        return found.folder / given
+    if Path(given).is_dir():
+        return Path(given)
     raise InputError(f"results must be a folder of records, got {os.fspath(given)!r}, which is no folder")
 
 

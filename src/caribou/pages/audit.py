@@ -1,4 +1,4 @@
-"""The report of an audit: one page (HTML) that needs no other file, one picture (PNG), and the figures (JSON)."""
+"""The report of an audit: one page (HTML) that needs no other file, and its figures (JSON)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from caribou.errors import InputError, RunError
 from caribou.machine.files import atomic_folder
 from caribou.model.state import check_target
 from caribou.pages.base import percent, render
-from caribou.pages.pictures import INK, PAGE_COLOURS, Line, LineChart, png
+from caribou.pages.pictures import INK, PAGE_COLOURS, Line, LineChart
 
 SMALLEST_RATE = 1e-3
-PNG, PAGE, FIGURES = "audit.png", "audit.html", "audit.json"
+PAGE, FIGURES = "audit.html", "audit.json"
 
 
 def write_report(outcome: Outcome, folder: str | os.PathLike[str]) -> Path:
-    """Write picture, page and figures into a new (or empty) folder, all of them or nothing."""
+    """Write page and figures into a new (or empty) folder, both or nothing."""
     target = check_target(folder)
-    picture = png(rates_chart(outcome), f"{outcome.subject}: {outcome.verdict.word}")
     text = audit_page(outcome)
     try:
         with atomic_folder(target) as temporary:
-            (temporary / PNG).write_bytes(picture)
             (temporary / PAGE).write_text(text, encoding="utf-8")
             (temporary / FIGURES).write_text(json.dumps(outcome.to_json(), indent=2) + "\n", encoding="utf-8")
     except OSError as error:

@@ -90,18 +90,6 @@ def drawn(chart: LineChart, name: str) -> Markup:
         return _inline(_figure(chart), name)
 
 
-def png(chart: LineChart, title: str) -> bytes:
-    """The same as a picture of its own, with a title."""
-    import matplotlib.style
-
-    buffer = io.BytesIO()
-    with matplotlib.style.context([STYLE, LETTERS]):
-        figure = _figure(chart)
-        figure.suptitle(title)
-        figure.savefig(buffer, format="png", dpi=200)
-    return buffer.getvalue()
-
-
 def _figure(chart: LineChart) -> Figure:
     from matplotlib.figure import Figure
 

@@ -34,13 +34,6 @@ def test_time_and_memory_are_means_over_budgets() -> None:
     assert found["peak memory of the process, MB, libraries and data included"]["votes-edp"][0].text == "600"
 
 
-def test_points_per_second_do_not_divide_by_nothing() -> None:
-    (title,) = [title for title in groups(RECORDS) if title.startswith("accuracy points per CPU second")]
-    found = groups(RECORDS)[title]
-    assert found["gap-edp"][0].text == "20"  # 60 points in 3 seconds
-    assert found["votes-edp"][0].text == "5000"  # 50 points in a hundredth at least
-
-
 def test_what_was_not_measured_has_no_group() -> None:
     found = groups([fitted("gap-edp", 1, None, cpu_seconds=1.0)])
     assert list(found) == ["CPU seconds of one fit"]

@@ -41,14 +41,13 @@ def cost_table(
     datasets: Sequence[str] | None = None,
     caption: str = CAPTION,
 ) -> Table:
-    """CPU seconds and memory of a fit by data set and method; accuracy points per CPU second.
+    """CPU seconds and memory of a fit by data set and method.
 
     ``published``: by measure. ``datasets``: the columns, if their order is not that of the records.
     """
     records = [with_added_memory(record) for record in records]
     columns = axis(records, "dataset") if datasets is None else datasets
     groups = [_group(records, columns, measure, (published or {}).get(measure)) for measure in COSTS]
-    groups.append(_points_per_second(records, columns))
     head = ("method", *map(dataset_title, columns))
     return Table(f"{name}-cost", "Time and memory", head, tuple(group for group in groups if group[1]), caption)
 
@@ -82,21 +81,3 @@ def _entry(mean: Mean | None, form: str, published: str) -> Entry:
     if mean is None:
         return Entry(NOT_RUN)
     return Entry(form.format(mean.value), mean.value, published, title=f"{mean.count} fits")
-
-
-def _points_per_second(records: Records, datasets: Sequence[str]) -> tuple[str, tuple[tuple[Entry, ...], ...]]:
-    title = "accuracy points per CPU second, all budgets together (a cheap method that guesses is high, too)"
-    seconds = grouped(records, "method", "dataset", measure="cpu_seconds")
-    score = grouped(records, "method", "dataset")
-    if not score:
-        return title, ()
-    rows = []
-    for method in axis(records, "method"):
-        entries = [
-            Entry(f"{100 * score[method, d].value / max(0.01, seconds[method, d].value):.0f}")
-            if (method, d) in seconds and (method, d) in score
-            else Entry(NOT_RUN)
-            for d in datasets
-        ]
-        rows.append((Entry(method), *entries))
-    return title, tuple(rows)
