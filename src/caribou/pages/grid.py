@@ -20,10 +20,10 @@ from caribou.privacy.months import monthly_plans
 from caribou.privacy.plan import attack_success, curve_degrees
 from caribou.privacy.sensitivity import Bounds, Sensitivity, declared_bounds, layer_sensitivity
 
-EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
+EPSILONS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0)
 HOPS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 CONTRACTIONS = (0.5, 0.8, 0.9, 0.95, 1.0)
-MONTHS = (1, 6, 12, 24)
+MONTHS = (1, 12, 24)
 DECLARED: Mapping[PrivacyUnit, tuple[dict[str, int], ...]] = {
     PrivacyUnit.EDGE: tuple({"degree_floor": floor} for floor in (0, 5, 10, 20, 50, 100)),
     PrivacyUnit.NODE: (
@@ -46,7 +46,7 @@ class Grid:
     """The positions of the controls. ``delta``, ``alpha1``, ``nodes`` and ``rdp_order`` are the same on the whole page.
 
     >>> grid = Grid.around(Budget(5.0), declared_bounds("edge", nodes=1000), hops=(8,))
-    >>> grid.epsilons[9:12], [b.degree_floor for b in grid.bounds[PrivacyUnit.EDGE]][:2]
+    >>> grid.epsilons[7:10], [b.degree_floor for b in grid.bounds[PrivacyUnit.EDGE]][:2]
     ((4.0, 5.0, 6.0), [0, 5])
     """
 
