@@ -8,12 +8,14 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import Record, read_all
 from caribou.experiments.report.blocks import NOT_RUN, Entry, Table
 from caribou.experiments.report.items import of_cells
+from caribou.experiments.report.page import sections
 from caribou.experiments.report.summary import mean_of, successes
 from reproduction import clean_convolution, paper
 from reproduction.attacks import audit_tables
@@ -31,6 +33,7 @@ CLAIMS_PAGE = ROOT / "docs" / "reproduction.md"
 METHOD_PAGE = ROOT / "docs" / "methods" / "caribou.md"
 DOWNSTREAM_PAGE = ROOT / "reproduction" / "downstream.md"
 HOME_PAGE = ROOT / "docs" / "index.md"
+SUMS = ROOT / "reproduction" / "report.sha256"
 CORES = 2
 NOT_MEASURED = "n.m."
 SCALE = "laptop"
@@ -319,6 +322,17 @@ def current(records: Mapping[str, Sequence[Record]], experiments: Sequence[Exper
     return {e.name: of_cells(successes(records.get(e.name, ())), e.cells(SCALE)) for e in experiments}
 
 
+def sums(experiments: Sequence[Experiment], records: Mapping[str, Sequence[Record]]) -> str:
+    """A checksum for the figures of every table and picture of the report: a number that changes shows.
+
+    ``cd report && sha256sum --check ../reproduction/report.sha256``, after ``make report``.
+    """
+    known = {experiment.name: experiment for experiment in experiments}
+    found = sections({name: records.get(name, ()) for name in known}, known, SCALE, ITEMS)
+    blocks = [block for part in found for block in part.blocks]
+    return "".join(f"{sha256(block.to_csv().encode()).hexdigest()}  {block.name}.csv\n" for block in blocks)
+
+
 def pages() -> dict[Path, str]:
     """All pages as they should be."""
     records, problems = read_all(ROOT / "reproduction" / "results")
@@ -336,6 +350,7 @@ def pages() -> dict[Path, str]:
         FIELD_PAGE: field_page(FIELD_PAGE.read_text(encoding="utf-8"), records),
         DOWNSTREAM_PAGE: downstream_page(DOWNSTREAM_PAGE.read_text(encoding="utf-8"), found["downstream"]),
         README: readme_page(README.read_text(encoding="utf-8"), experiments, records),
+        SUMS: sums(experiments, records),
     }
 
 

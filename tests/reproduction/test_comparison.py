@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from reproduction.comparison import Wins, rivals, scores_of, stars, wins, without_graph
+from reproduction.comparison import Wins, rivals, stars, wins
 
-from caribou.experiments.records import OK, Record
 from reproduction import paper
 
 CELLS = [(1, "cora"), (4, "cora")]
@@ -42,17 +41,6 @@ def test_the_mlp_without_privacy_is_a_rival_at_every_epsilon() -> None:
     assert wins(scores, "a", CELLS, ("mlp",)) == Wins(1, 1, 2, 2)
 
 
-def test_rows_of_one_method_are_told_apart() -> None:
-    def fitted(chosen: object, accuracy: float) -> Record:
-        cell = {"method": "caribou-edp", "dataset": "cora", "epsilon": 1, "seed": 0, "chosen": chosen}
-        return Record("t", cell, OK, {"test_accuracy": accuracy})
-
-    assert scores_of([fitted("authors-mean", 0.5), fitted(True, 0.75)]) == {
-        (1, "caribou-edp, authors' settings", "cora"): {0: 0.5},
-        (1, "caribou-edp, validated on our splits", "cora"): {0: 0.75},
-    }
-
-
 STANDARD = ("cora", "pubmed", "photo", "computers", "facebook")
 
 
@@ -67,17 +55,6 @@ def test_the_paper_s_own_counts(unit: str, level: str, count: int) -> None:
         values = {m: paper.accuracy("mean", m, dataset, epsilon) for m in (f"caribou-{unit}", *rivals(unit))}
         by_hand += values[f"caribou-{unit}"] == max(values.values())
     assert by_hand == count
-
-
-def test_the_paper_has_an_mlp_in_some_tables() -> None:
-    cells = list(itertools.product(paper.EPSILONS, STANDARD))
-    for table, unit, level, compared in (
-        ("mean", "edp", "edge", 30),
-        ("mean", "ndp", "node", 0),
-        ("top1", "ndp", "node", 30),
-    ):
-        others = (*rivals(unit), without_graph(unit))
-        assert wins(paper.scores(table, level), f"caribou-{unit}", cells, others).compared == compared
 
 
 def test_stars_are_ranks() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from caribou.experiments.records import FAILED, OK, Record, read_all
+from caribou.experiments.records import read_all
 from caribou.experiments.report.summary import grouped, successes
 from caribou.methods import METHODS
 from caribou.privacy.accounting import gdp_delta, gdp_mu, pure_epsilon
@@ -16,18 +16,6 @@ from caribou.privacy.sizes import Sizes
 from reproduction import field, pages
 
 ROOT = Path(__file__).parents[2]
-ROWS = {"gap-edp": field.GAUSSIAN, "mlp": field.NO_EDGE}
-
-
-def record(
-    method: str, epsilon: float | str, accuracy: float, seed: int = 0, status: str = OK, **settings: float
-) -> Record:
-    cell = {"kind": "train", "method": method, "dataset": "cora", "epsilon": epsilon, "seed": seed}
-    return Record("edge-accuracy", cell, status, {"test_accuracy": accuracy, "settings": settings})
-
-
-def table(records: list[Record], rows: dict[str, str] = ROWS) -> str:
-    return field.sound_table(records, "edge-accuracy", rows, "guarantee", ["cora"])
 
 
 @pytest.mark.parametrize(("directed", "undirected"), [(1, 1.47), (2, 2.95), (4, 5.99), (8, 12.3), (16, 25.3)])
@@ -39,38 +27,6 @@ def test_an_undirected_edge_costs_two_entries(directed: float, undirected: float
     assert gdp_delta(mu=mu, epsilon=found) == pytest.approx(1e-5, rel=1e-6)
     assert gdp_delta(mu=mu, epsilon=0.999 * found) > 1e-5
     assert f" {undirected} |" in field.conversion_table()
-
-
-def test_a_row_has_the_means_of_its_records_and_a_dash_where_there_is_none() -> None:
-    found = [record("gap-edp", 1, 0.70), record("gap-edp", 1, 0.80, seed=1), record("gap-edp", 16, 0.9)]
-    found += [record("mlp", "inf", 0.5)]
-    lines = table(found).split("\n")
-    assert lines[2] == "| `gap-edp` | (ε, δ) | 75.0 / — / 90.0 |"
-    assert lines[3] == "| `mlp` | reads no edge | 50.0 |", "a method that spends nothing has one figure for all budgets"
-    assert "mean of 1 to 2 seeds" in lines[5]
-    assert lines[6].endswith("over 3 cells of budget and graph: `gap-edp` in 2, `mlp` in 1.")
-    assert lines[-1] == "- `gap-edp`: `caribou run edge-accuracy --resume --filter method=gap-edp`"
-
-
-def test_failed_records_and_other_budgets_do_not_count() -> None:
-    records = {"edge-accuracy": [record("gap-edp", 1, 0.7, status=FAILED), record("gap-edp", 2, 0.7)]}
-    marks = ("conversion", "edge", "node", "published")
-    text = "".join(f"<!-- field-{m}: made by reproduction/pages.py --><!-- end of field-{m} -->\n" for m in marks)
-    page = field.field_page(text, records)
-    assert f"| `gap-edp` | (ε, δ) | {' | '.join(['—'] * 5)} |" in page
-    assert page.count("Nothing was measured yet.") == 2
-    assert field.field_page(page, records) == page
-
-
-def test_the_row_of_caribou_is_the_paper_s_method_with_settings_chosen_as_for_the_others() -> None:
-    def fitted(chosen: object, accuracy: float, **settings: object) -> Record:
-        plain = record("caribou-edp", 1, accuracy)
-        return Record(plain.experiment, {**plain.cell, "chosen": chosen, "settings": settings}, OK, plain.measures)
-
-    found = [fitted(True, 0.7), fitted("authors-mean", 0.1), fitted(None, 0.9, votes=0.5)]
-    marks = ("conversion", "edge", "node", "published")
-    text = "".join(f"<!-- field-{m}: made by reproduction/pages.py --><!-- end of field-{m} -->\n" for m in marks)
-    assert "| `caribou-edp` | (ε, δ) | 70.0 / — / — |" in field.field_page(text, {"edge-accuracy": found})
 
 
 def test_rows_are_methods_of_their_unit() -> None:

@@ -55,23 +55,6 @@ def test_every_item_and_every_experiment_has_a_row() -> None:
         assert any(experiment.name in item.experiments for item in ITEMS), "nothing is measured for nothing"
 
 
-AUTHORS, VALIDATED = "caribou-edp, authors' settings", "caribou-edp, validated on our splits"
-
-
-def test_claims_show_both_faces_and_count_twice() -> None:
-    figures = {AUTHORS: 0.8, VALIDATED: 0.72, "gap-edp": 0.7, "sage-edp": 0.75, "dpdgc-edp": 0.6, "votes-edp": 0.9}
-    scores = {(1, method, "cora"): {0: value} for method, value in figures.items()}
-    scores["inf", "mlp", "cora"] = {0: 0.85}
-    text = pages.claims_table(scores, "edp", ["cora"])
-    rows = [line.strip("| ").split(" | ") for line in text.split("\n")[2:7]]
-    assert [row[-1] for row in rows] == ["80.0 (84.3)", "72.0", "75.0 sage", "85.0", "90.0"]
-    assert "| CARIBOU in the paper's table of means | 6 of 6 | 6 of 6 |" in text
-    none = "(beyond chance, seed by seed: 0)"
-    assert f"| CARIBOU, authors' settings | 1 of 1 {none} | 0 of 1 {none} |" in text
-    assert f"| CARIBOU, validated on our splits | 0 of 1 {none} | 0 of 1 {none} |" in text
-    assert f"| `votes-edp` against these and CARIBOU, authors' settings | 1 of 1 {none} | 1 of 1 {none} |" in text
-
-
 @pytest.mark.parametrize(
     ("mark", "unit", "level"), [("edge", "edp", "edge"), ("node", "ndp", "node"), ("chains", "edp", "edge")]
 )

@@ -49,13 +49,6 @@ def test_the_paper_s_figures_stand_beside_its_own_methods_alone() -> None:
     assert not rows.of_the_paper("votes-edp")
 
 
-def test_caribou_comes_first_the_authors_settings_before_all() -> None:
-    records = [fitted("votes-edp"), fitted("mlp"), fitted("gap-edp"), fitted(chosen=True), fitted(chosen="authors-top")]
-    assert [r.cell["method"] for r in rows.labelled(records)] == [
-        "caribou-edp, authors' settings", "caribou-edp, validated on our splits", "gap-edp", "mlp", "votes-edp",
-    ]  # fmt: skip
-
-
 def test_a_row_on_the_whole_benchmark_alone_moves_to_the_paper_s_graph() -> None:
     records = [
         fitted("gap-edp", "photo:connected"), fitted("mlp", "photo:connected"), fitted("mlp", "photo"),
@@ -67,36 +60,6 @@ def test_a_row_on_the_whole_benchmark_alone_moves_to_the_paper_s_graph() -> None
         ("gap-edp", "photo:connected"), ("mlp", "photo:connected"), ("votes-edp", "photo:connected"),
         ("votes-edp", "cora"), ("votes-edp", "computers"),
     ]  # fmt: skip
-
-
-def test_notes_have_the_settings_of_the_fits() -> None:
-    records = [fitted(measured={"hops": 2, "beta": 0.1}), fitted(measured={"hops": 2, "beta": 0.1})]
-    assert rows.notes(records, "method", "epsilon") == {("caribou-edp", 4): "hops 2, beta 0.1"}
-    records.append(fitted(measured={"hops": 3, "beta": 0.1}))
-    assert rows.notes(records, "method") == {("caribou-edp",): "hops 2, beta 0.1 | hops 3, beta 0.1"}
-
-
-def test_delta_is_told_where_it_is_the_paper_s() -> None:
-    ours = fitted("votes-edp")
-    assert rows.delta_note([ours]) == ""
-    theirs = fitted("gap-edp", delta="paper")
-    assert rows.delta_note([theirs, fitted("mlp", epsilon="inf")]) == "δ is the paper's constant of each data set."
-    assert rows.delta_note([theirs, ours]).endswith("; votes-edp: the library's default.")
-
-
-def test_data_sets_have_titles_and_notes() -> None:
-    names = ["photo:connected", "berkeley13", "chain-s:75", "csbm:nodes=120"]
-    assert [rows.dataset_title(name) for name in names] == [
-        "Photo", "Berkeley13 (stands in for Facebook)", "Chain-S, 75 chains per class", "csbm:nodes=120",
-    ]  # fmt: skip
-    note = rows.datasets_note(names)
-    for words in (
-        "stands in for the paper's Facebook graph",
-        "Photo is without its isolated nodes",
-        "3 chains per class",
-    ):
-        assert words in note
-    assert rows.datasets_note(["cora", "chain-s"]) == ""
 
 
 def test_a_sweep_becomes_a_record_per_setting() -> None:

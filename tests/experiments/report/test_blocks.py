@@ -58,5 +58,5 @@ def test_long_words_are_broken_and_figures_are_not() -> None:
 
 
 def test_a_figure_has_its_data() -> None:
-    figure = Figure("f", "F", "words", "<svg/>", b"", (("x", "y"), (1, "a, b")))
+    figure = Figure("f", "F", "words", lambda: ("<svg/>", b""), (("x", "y"), (1, "a, b")))
     assert figure.to_csv() == 'x,y\n1,"a, b"\n'

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from caribou.experiments.report.summary import seed_words
@@ -100,20 +101,24 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as SVG and PNG.
+    """A figure, which is drawn when it is looked at.
 
-    alternative: what it shows, in words, for those who cannot see it. data: what was drawn, titles first. min_width: below it the
-    picture scrolls in a page. [px]
+    alternative: what it shows, in words, for those who cannot see it. draw: makes SVG and PNG. data: what is drawn, titles first.
+    min_width: below it the picture scrolls in a page. [px]
     """
 
     name: str
     title: str
     alternative: str
-    svg: str = field(repr=False)
-    png: bytes = field(repr=False)
+    draw: Callable[[], tuple[str, bytes]] = field(repr=False, compare=False)
     data: tuple[tuple[Any, ...], ...] = field(repr=False)
     caption: str = ""
     min_width: int = 0
+
+    @cached_property
+    def drawn(self) -> tuple[str, bytes]:
+        """The picture as SVG and PNG."""
+        return self.draw()
 
     def to_csv(self) -> str:
         """What was drawn, as plain figures."""
@@ -121,7 +126,7 @@ class Figure:
 
     def to_page(self) -> Markup:
         """The element for the page."""
-        return inline(self.svg, self.name, self.min_width)
+        return inline(self.drawn[0], self.name, self.min_width)
 
 
 Block = Table | Figure

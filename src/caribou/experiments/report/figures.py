@@ -142,17 +142,29 @@ def figure(
     legend: bool = True,
     across: int = 3,
 ) -> Figure:
-    """Draw ``panels`` panels, ``across`` in a row, with one legend.
+    """``panels`` panels, ``across`` in a row, with one legend.
 
-    alternative: what the figure shows, in words. data: the same as rows, titles first.
+    draw: draws into the axes of all panels. alternative: what the figure shows, in words. data: the same as rows, titles first.
     """
+
+    def picture() -> tuple[str, bytes]:
+        svg, png = _picture(name, panels, min(across, panels), draw, legend)
+        return _described(svg, title, alternative), png
+
+    min_width = MIN_WIDTH if min(across, panels) == 3 else 0
+    return Figure(name, title, alternative, picture, tuple(map(tuple, data)), caption, min_width)
+
+
+def _picture(
+    name: str, panels: int, columns: int, draw: Callable[[Sequence[Any]], None], legend: bool
+) -> tuple[str, bytes]:
+    """SVG and PNG."""
     import matplotlib as mpl
     import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
 
-    columns = min(across, panels)
     rows = -(-panels // columns)
     # a fixed salt gives the same file for the same records
     with mpl.style.context([STYLE, {"svg.hashsalt": name}]):
@@ -174,18 +186,7 @@ def figure(
         canvas.set_layout_engine("none")
         canvas.set_dpi(150)
         FigureCanvasAgg(canvas).print_png(png, metadata={"Software": None})
-    min_width = MIN_WIDTH if columns == 3 else 0
-    drawn = tuple(tuple(row) for row in data)
-    return Figure(
-        name,
-        title,
-        alternative,
-        _described(svg.getvalue(), title, alternative),
-        png.getvalue(),
-        drawn,
-        caption,
-        min_width,
-    )
+    return svg.getvalue(), png.getvalue()
 
 
 def _described(svg: str, title: str, alternative: str) -> str:

@@ -145,8 +145,8 @@ def _files(parts: Sequence[Section], problems: Sequence[Problem], scale: str, in
     for block in (block for part in parts for block in part.blocks):
         files[f"{block.name}.csv"] = block.to_csv().encode()
         if isinstance(block, Figure):
-            files[f"{block.name}.svg"] = block.svg.encode()
-            files[f"{block.name}.png"] = block.png
+            svg, files[f"{block.name}.png"] = block.drawn
+            files[f"{block.name}.svg"] = svg.encode()
         else:
             files[f"{block.name}.tex"] = block.to_latex().encode()
     return files
