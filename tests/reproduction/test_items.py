@@ -15,7 +15,7 @@ from reproduction.rows import row_label
 from browser_support import Tab, needs_browser
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import OK, Record, append, read_all
-from caribou.experiments.report.blocks import Figure, Table
+from caribou.experiments.report.blocks import Block, Figure, Table
 from caribou.experiments.report.page import Section, render, sections, write_report
 from caribou.experiments.report.summary import mean_of
 
@@ -122,10 +122,10 @@ def test_every_item_has_a_table_and_a_picture(parts: dict[str, Section]) -> None
     assert len(names) == len(set(names)), "blocks would overwrite each other's files"
 
 
-def test_boxes_heat_maps_and_bars_drawn_twice_are_the_same_and_share_no_ids(
+def test_curves_heat_maps_and_bars_drawn_twice_are_the_same_and_share_no_ids(
     parts: dict[str, Section], results: Path
 ) -> None:
-    items = [item for item in ITEMS if item.name in ("crv-k", "crv-h", "ov-n")]
+    items = [item for item in ITEMS if item.name in ("failure", "crv-h", "ov-n")]
     again = sections(read_all(results)[0], known(), "smoke", items, results)[: len(items)]
     for part in again:
         for block in part.blocks:
