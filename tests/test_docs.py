@@ -448,6 +448,8 @@ def parameters(value: Any) -> list[str]:
     """What a function or a constructor takes; nothing for an enum, an error or a protocol, which nobody constructs."""
     if isinstance(value, type) and (issubclass(value, enum.Enum | Exception) or getattr(value, "_is_protocol", False)):
         return []
+    if isinstance(value, type) and issubclass(value, caribou.Model):
+        value = value.__init__  # settings of a method stand in its own docstring, and in docs/settings.md
     return [name for name in inspect.signature(value).parameters if name not in ("self", "cls")]
 
 

@@ -36,6 +36,7 @@ _HOMES = {
     "Caribou": "caribou.model.estimator",
     "load": "caribou.model.estimator",
     "register": "caribou.methods.catalogue",
+    "register_layer": "caribou.layers",
     "Outputs": "caribou.methods.base",
     "ReleasePlan": "caribou.privacy.plan",
     "own_mechanism": "caribou.privacy.mechanism_records",
@@ -85,6 +86,7 @@ __all__ = [
     "propagate",
     "read_graph",
     "register",
+    "register_layer",
     "release",
     "verify",
     "write_graph",
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from caribou.datasets.files import read_graph, write_graph
     from caribou.errors import CaribouError
     from caribou.graph import Graph, Split
+    from caribou.layers import register_layer
     from caribou.layers.contractive import ContractiveGraphLayer
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise_source import NoiseSource

@@ -1,7 +1,6 @@
 """Bounded graph layers: maps with a Lipschitz constant and a sensitivity at a privacy unit. No noise is drawn here.
 
-One of your own: a subclass of `BoundedLayer` in a file of its own, its theorem under its name in
-`caribou.privacy.sensitivity.LAYER_THEOREMS`, the class in `LAYERS`, and a test that attacks the bound.
+Every layer is a `BoundedLayer`. One of your own is a subclass of `OwnLayer`, made known by `register_layer`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from caribou.layers.attention import AttentionLayer
 from caribou.layers.bounded import BoundedLayer, FusedStep
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.layers.gcn import GCNLayer
+from caribou.layers.own import OwnLayer
 from caribou.layers.spectral import SpectralLayer
 
 LAYERS: dict[str, type[BoundedLayer]] = {
@@ -45,6 +45,30 @@ def layer_class(name: str) -> type[BoundedLayer]:
     return LAYERS[name]
 
 
+def register_layer(layer: type[OwnLayer]) -> None:
+    """Give a bounded layer of your own its name, by which ``caribou-edp`` knows it (``layer="..."``).
+
+    Commands find it in the files that ``caribou --methods FILE`` names. A certificate says that its bound is the owner's.
+
+    Args:
+        layer: a subclass of `OwnLayer` with a new ``name``.
+
+    Returns:
+        Nothing.
+
+    >>> class Halved(OwnLayer):
+    ...     name, statement = "halved", "W X / 2 moves by half of what W X moves by"
+    >>> register_layer(Halved)
+    >>> LAYERS.pop("halved").__name__                                                 # the table is as it was
+    'Halved'
+    """
+    if not isinstance(layer, type) or not issubclass(layer, OwnLayer):
+        raise InputError(f"layer must be a subclass of caribou.layers.OwnLayer, got {layer!r}")
+    if not layer.name.isidentifier() or not issubclass(LAYERS.get(layer.name, OwnLayer), OwnLayer):
+        raise InputError.of("layer", "have a name of its own, of letters, digits and underscores", layer.name)
+    LAYERS[layer.name] = layer
+
+
 __all__ = [
     "LAYERS",
     "AttentionLayer",
@@ -52,8 +76,10 @@ __all__ = [
     "ContractiveGraphLayer",
     "FusedStep",
     "GCNLayer",
+    "OwnLayer",
     "SpectralLayer",
     "layer_class",
     "layer_from_record",
     "project_rows",
+    "register_layer",
 ]

@@ -48,13 +48,14 @@ from caribou._validate import below_one, boolean, integer, non_negative, one_of,
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import normalize
-from caribou.layers import BoundedLayer, ContractiveGraphLayer, GCNLayer, layer_class
+from caribou.layers import LAYERS, BoundedLayer, ContractiveGraphLayer, GCNLayer, layer_class
 from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
+from caribou.methods.catalogue import load_own_methods
 from caribou.methods.edge_method import EncodedMethod, arrays_of, log_probabilities, module_of, prior_of
 from caribou.methods.evidence import (
     EvidenceModel,
@@ -207,6 +208,8 @@ class Caribou(EncodedMethod):
             raise InputError(f"votes must be 0 unless the classifier is evidence, got {self.votes!r}")
 
     def _check_layer(self) -> None:
+        if self.layer not in LAYERS:
+            load_own_methods()
         own = layer_class(self.layer)  # an unknown one is refused
         known = LAYER_SETTINGS.get(self.layer, own_settings(own))
         if not isinstance(self.layer_settings, Mapping) or set(self.layer_settings) - set(known):

@@ -436,7 +436,10 @@ class Model:
     def prediction_pieces(
         self, rows: int | None = 1 << 16, data: Any = None, *, training_graph: bool = False
     ) -> Iterator[pd.DataFrame]:
-        """The frame of predictions, so many rows at a time (None: all), for tables that are written as they come."""
+        """The frame of predictions, so many ``rows`` at a time (None: all), for tables that are written as they come.
+
+        ``data``, ``training_graph``: as in `predict_proba`.
+        """
         probabilities = self.predict_proba(data, training_graph=training_graph)
         graph = self._origin.trained if data is None else as_graph(data, self.classes)
         if graph is None or graph.node_ids is None:

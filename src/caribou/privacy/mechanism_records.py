@@ -50,6 +50,7 @@ from caribou.privacy.events import (
 from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.selection import RandomTrials, selection_epsilon
 from caribou.privacy.sensitivity import (
+    LAYER_THEOREMS,
     Bounds,
     adjacency_gradient_edge_sensitivity,
     adjacency_gradient_node_sensitivity,
@@ -224,6 +225,8 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
     arithmetic = calibrated.arithmetic
     node = s.unit is PrivacyUnit.NODE
     payers = groups or everyone(s.unit)
+    if s.layer not in LAYER_THEOREMS:
+        return _of_own_layer(calibrated, payers)
     layer_inputs = (Assumption(LAYER_ASSUMPTIONS[s.layer]),) if s.layer in LAYER_ASSUMPTIONS else ()
     return MechanismRecord(
         Mechanism.MESSAGE_PASSING,
@@ -245,6 +248,16 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
         },
         by_degree=(lambda degree: _each(payers, calibrated.event_at(degree))) if node else None,
     )
+
+
+def _of_own_layer(calibrated: CalibratedPropagation, payers: Sequence[Group]) -> MechanismRecord:
+    """Message passing of a layer that has no theorem here: its bound is declared, and a verifier can only repeat it."""
+    s = calibrated.sensitivity
+    bounds = {"degree_floor": s.bounds.degree_floor, "step_moves_by": s.value, "contraction": s.contraction}
+    figures = {"layer": s.layer, "parameters": dict(s.parameters), **bounds, "hops": calibrated.hops}
+    theorem = f"{s.theorem}; then the last of K states is mu-GDP (docs/privacy.md, Theorem 1). {initial_state(s.unit).statement}"
+    name, details = f"{Mechanism.MESSAGE_PASSING.value}, layer {s.layer}", figures | {"noise_std": calibrated.noise_std}
+    return own_record(name, theorem, s.unit, _each(payers, calibrated.event), details=details)
 
 
 def _rebuilt_message_passing(d: Mapping[str, Any], groups: Sequence[Group]) -> MechanismRecord:
