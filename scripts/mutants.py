@@ -112,9 +112,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("modules", nargs="*", default=MODULES, help="of the calculus; all without")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--every", type=int, default=1, help="take every so many, for a sample")
     parser.add_argument("--list", action="store_true", help="name the mutants and run nothing")
     chosen = parser.parse_args()
-    found = list(mutants(ROOT / "src" / "caribou", tuple(chosen.modules)))
+    found = list(mutants(ROOT / "src" / "caribou", tuple(chosen.modules)))[:: chosen.every]
     if chosen.list:
         print("\n".join(mutant.name for mutant in found))
         return
