@@ -126,20 +126,9 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
             ("votes-edp", "{tables}", "--sql-edges", "FROM e"),
             "give either --edges FILE or --sql-edges SELECT, got both",
         ),
-        (
-            ("votes-edp", "--dataset", "csbm", "--engine", "local"),
-            "got --dataset csbm",
-        ),
-        (("votes-edp", "{tables}", "--graph", "gone"), "got --graph gone and another table: leave one out"),
-        (("votes-edp", "--graph", "edges.parquet", "--engine", "local"), "which is a file: give --edges edges.parquet"),
-        (
-            ("votes-edp", "--graph", ".", "--nodes", "nodes.parquet", "--engine", "local"),
-            "got --graph . and another table: leave one out",
-        ),
-        (
-            ("votes-edp", "--graph", ".", "--engine", "local"),
-            "or with --graph FOLDER of arrays (edges.npy), got --graph .",
-        ),
+        (("votes-edp", "--dataset", "csbm", "--engine", "local"), "got another graph, or more than one"),
+        (("votes-edp", "{tables}", "--graph", "gone"), "got another graph, or more than one"),
+        (("votes-edp", "--graph", "edges.parquet", "--engine", "local"), "(edges.npy), got --graph edges.parquet"),
         (
             ("votes-edp", "--graph", "{}/edges.parquet", "--nodes", "s3://bank/nodes"),
             "nodes must be a file of this machine without --edges, got 's3://bank/nodes'",

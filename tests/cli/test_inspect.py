@@ -161,7 +161,7 @@ BAD_FLAGS: list[tuple[tuple[str, ...], str]] = [
     (("--set", "nosuch=1"), r"setting must be one of .*, got nosuch \(--set\)"),
     (("--metric", "nonsense"), r"metric must be one of accuracy, .*, got 'nonsense' \(--metric\)"),
     (("--reason", "new export"), r"reason must go with --replace-fingerprint"),
-    (("--publish-metrics", "inf"), r"publish_metrics must be a finite epsilon \(--publish-metrics\), got inf"),
+    (("--publish-metrics", "inf"), r"publish_metrics must be a finite number > 0, got inf \(--publish-metrics\)"),
     (("--no-such",), r"No such option: --no-such"),
     (("--sql-edges", "SELECT 1"), r"sql-nodes must be given, too, got one query \(--sql-nodes"),
     (("--dataset", "csbm"), r"give either --dataset NAME or --graph FILE"),

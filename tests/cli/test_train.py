@@ -239,7 +239,7 @@ def test_published_metrics_are_charged_saved_and_refused_where_they_make_no_sens
     assert document["epsilon_of_all_fits"] >= document["epsilon_spent"]
     assert "must go with a method at node level" in failure("mlp", *fraud, "--publish-metrics", "1")
     assert "must go with one fit" in failure("mlp-dp", *options, "--publish-metrics", "1", "--seeds", "2")
-    assert "epsilon must be" in failure("mlp-dp", *options, "--publish-metrics", "-1")
+    assert "publish_metrics must be" in failure("mlp-dp", *options, "--publish-metrics", "-1")
 
 
 def test_a_run_without_a_threshold_asks_for_the_class_that_is_flagged(fraud: tuple[str, ...], tmp_path: Path) -> None:

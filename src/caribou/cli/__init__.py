@@ -128,23 +128,13 @@ def _given(error: Any) -> str:
     return ""
 
 
-_OTHER_NAMES = {
-    "setting": "--set",
-    "aliases": "--alias",
-    "categories": "--category",
-    "fills": "--fill",
-    "ranges": "--range",
-    "logs": "--log",
-}
+_OTHER_NAMES = {"setting": "--set"}
 """Fields whose option has another name."""
-_PYTHON = re.compile(
-    r"\bColumnRules\((?P<rule>\w+)=(?P<cells>.+?)\)(?=[\s,;.)]|$)|\b(?P<keyword>[a-z_]+)=(?:True|\.\.\.)(?=[\s,;.)]|$)"
-)
-"""What an error says to a Python caller: a rule of tables, or a keyword."""
-
-
 _CALLS = {"model.release(graph, ledger=...)": "--release --ledger LEDGER"}
 """What a Python caller calls, as options."""
+_KEYWORD = re.compile(r"\b(?P<name>[a-z_]+)=(?:True|\.\.\.)(?=[\s,;.)]|$)")
+_IGNORED = re.compile(r"\bColumnRules\(ignore=(?P<titles>\[.+?\])\)")
+"""What an error says to a Python caller: a keyword, or columns that are left out."""
 
 
 def in_shell_words(message: str) -> str:
@@ -166,7 +156,12 @@ def _with_options(message: str) -> str:
     for call, typed in _CALLS.items():
         message = message.replace(call, typed)
     options = _typed_options()
-    return _PYTHON.sub(lambda found: _as_options(found, options), message)
+    message = _IGNORED.sub(_left_out, message)
+    return _KEYWORD.sub(lambda f: _option_of(f["name"]) if _option_of(f["name"]) in options else f[0], message)
+
+
+def _left_out(found: re.Match[str]) -> str:
+    return " ".join(f"--ignore {shlex.quote(title)}" for title in ast.literal_eval(found["titles"]))
 
 
 def _typed_options() -> set[str]:
@@ -179,41 +174,6 @@ def _typed_options() -> set[str]:
 
 def _option_of(field: str) -> str:
     return _OTHER_NAMES.get(field, f"--{field.replace('_', '-')}")
-
-
-def _as_options(found: re.Match[str], options: set[str]) -> str:
-    """A keyword as an option of the command, with its value as it is typed; as it stands if the command has no such option."""
-    option = _option_of(found["rule"] or found["keyword"])
-    if option not in options:
-        return found[0]
-    if found["keyword"]:
-        return option
-    try:
-        typed = _as_typed(ast.literal_eval(found["cells"]))
-    except (ValueError, SyntaxError):
-        typed = [found["cells"]]
-    return " ".join(f"{option} {shlex.quote(word)}" if word else option for word in typed)
-
-
-def _as_typed(value: Any) -> list[str]:
-    """A value of a rule of tables as it is typed, once for each time that its option is given.
-
-    >>> _as_typed({"amount": (0, 100), "age": (0, 9)}), _as_typed({"segment": ["a", "b"], "word": None})
-    (['amount=0:100', 'age=0:9'], ['segment=a,b', 'word'])
-    >>> _as_typed(["a", "b"]), _as_typed(True)
-    (['a', 'b'], [''])
-    """
-    if isinstance(value, dict):
-        return [key if each is None else f"{key}={_joined(each)}" for key, each in value.items()]
-    if isinstance(value, list):
-        return [str(each) for each in value]
-    return ["" if value is True or value is ... else str(value)]
-
-
-def _joined(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return (":" if isinstance(value, tuple) else ",").join(map(str, value))
-    return str(value)
 
 
 def _fail(message: str, code: int) -> None:

@@ -146,20 +146,15 @@ class EngineSource(GraphSource):
         """Edges and nodes: tables, queries, or a folder of arrays."""
         from caribou.datasets.arrays import EDGES, is_array_folder
 
-        files, dataset, edges = self.options.files, self.options.dataset, self.engine.edges
-        folder = files.graph
-        if dataset is None and folder is None:
+        files, edges, folder = self.options.files, self.engine.edges, self.options.files.graph
+        if self.options.dataset is None and folder is None:
             return files.tables.sources(edges, files.nodes, "--nodes", self.engine.bytes)
-        alone = dataset is None and edges is None and files.nodes is None and not files.tables.is_sql
-        if folder is not None and alone and is_array_folder(folder):
+        others = self.options.dataset or edges or files.nodes or files.tables.is_sql
+        if folder is not None and not others and is_array_folder(folder):
             return folder / EDGES, folder
-        got = f"--dataset {dataset}" if dataset is not None else f"--graph {folder}"
-        got += " and another table: leave one out" if not alone and dataset is None else ""
-        if alone and folder is not None and folder.is_file():
-            got += f", which is a file: give --edges {folder}"
         raise InputError(
             "engine must go with --edges and --nodes, with --sql-edges and --sql-nodes, or with --graph FOLDER of arrays "
-            f"(edges.npy), got {got}"
+            f"(edges.npy), got {'another graph, or more than one' if others else f'--graph {folder}'}"
         )
 
 

@@ -184,13 +184,18 @@ class TableOptions(QueryOptions):
         categories = dict(_category(text) for text in self.category)
         return ColumnRules(
             unknown=self.unknown,
-            aliases=_once("alias", [_alias(text) for text in self.alias]),
+            aliases=_pairs("alias", "WORD=CLASS", self.alias, "FRAUD=fraud"),
             drop_unknown_ids=self.drop_unknown_ids,
             ignore=self.ignore,
             categories=categories,
-            fills=_once("fill", [_fill(text, categories) for text in self.fill]),
-            ranges=_once("range", [_range("range", text) for text in self.value_range]),
-            logs=_once("log", [_range("log", text) for text in self.log_range]),
+            fills={
+                title: value if title in categories else _number_or_word(value)
+                for title, value in _pairs(
+                    "fill", "COLUMN=VALUE or COLUMN=indicator", self.fill, "income=indicator"
+                ).items()
+            },
+            ranges=_ranges("range", self.value_range),
+            logs=_ranges("log", self.log_range),
             percent=self.percent,
             decimal=self.decimal,
             separator=self.separator,
@@ -198,11 +203,18 @@ class TableOptions(QueryOptions):
         )
 
 
-def _alias(text: str) -> tuple[str, str]:
-    word, equals, meant = text.partition("=")
-    if not equals or not word.strip() or not meant.strip():
-        raise InputError(f"alias must be WORD=CLASS, got {text!r} (--alias FRAUD=fraud)")
-    return word.strip(), meant.strip()
+def _pairs(flag: str, form: str, texts: Sequence[str], example: str) -> dict[str, str]:
+    """Texts with an equals sign, as the option ``flag`` takes them; the last sign counts, for a title may have one, too."""
+    found: dict[str, str] = {}
+    for text in texts:
+        title, _, value = text.rpartition("=")
+        if not title.strip() or not value.strip():
+            raise InputError(f"{flag} must be {form}, got {text!r} (--{flag} {example})")
+        if title in found:
+            what = "word" if flag == "alias" else "column"
+            raise InputError(f"{flag} must be given once for a {what}, got {title!r} twice (--{flag})")
+        found[title] = value.strip()
+    return found
 
 
 def _category(text: str) -> tuple[str, list[str] | None]:
@@ -212,34 +224,21 @@ def _category(text: str) -> tuple[str, list[str] | None]:
     return title, [word.strip() for word in words.split(",")] if equals else None
 
 
-def _fill(text: str, categories: dict[str, list[str] | None]) -> tuple[str, float | str]:
-    title, equals, value = text.rpartition("=")
-    if not equals or not title.strip() or not value.strip():
-        raise InputError(f"fill must be COLUMN=VALUE or COLUMN=indicator, got {text!r} (--fill income=indicator)")
+def _number_or_word(text: str) -> float | str:
     try:
-        return title, value.strip() if title in categories else float(value)
+        return float(text)
     except ValueError:
-        return title, value.strip()
+        return text
 
 
-def _range(flag: str, text: str) -> tuple[str, tuple[float, float]]:
-    title, equals, pair = text.rpartition("=")
-    low, colon, high = pair.partition(":")
-    try:
-        if not equals or not title.strip() or not colon:
-            raise ValueError
-        return title, (float(low), float(high))
-    except ValueError:
-        raise InputError(f"{flag} must be COLUMN=LOW:HIGH, got {text!r} (--{flag} amount=0:10000)") from None
-
-
-def _once(flag: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for title, value in pairs:
-        if title in found:
-            what = "word" if flag == "alias" else "column"
-            raise InputError(f"{flag} must be given once for a {what}, got {title!r} twice (--{flag})")
-        found[title] = value
+def _ranges(flag: str, texts: Sequence[str]) -> dict[str, tuple[float, float]]:
+    form, example = "COLUMN=LOW:HIGH", "amount=0:10000"
+    found = {}
+    for title, pair in _pairs(flag, form, texts, example).items():
+        low, _, high = map(_number_or_word, pair.partition(":"))
+        if isinstance(low, str) or isinstance(high, str):
+            raise InputError(f"{flag} must be {form}, got {f'{title}={pair}'!r} (--{flag} {example})")
+        found[title] = (low, high)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from caribou._validate import integer, positive_or_inf
+from caribou._validate import integer, positive, positive_or_inf
 from caribou.cli.certificate import PUBLISHED, PUBLISHED_CERTIFICATE, keep_metrics, write_release_page
 from caribou.cli.command import argument, as_json, command, option, record, switch
 from caribou.cli.engine_options import EngineOptions, graph_of
@@ -236,9 +236,7 @@ def published_budget(epsilon: float, budget: Budget, fits: int) -> Budget:
         )
     if fits > 1:
         raise InputError(f"publish_metrics must go with one fit (--seeds 1), got {fits} fits")
-    if math.isinf(epsilon):
-        raise InputError("publish_metrics must be a finite epsilon (--publish-metrics), got inf")
-    return Budget(epsilon, budget.delta, budget.unit)
+    return Budget(positive(publish_metrics=epsilon), budget.delta, budget.unit)
 
 
 def _save_published(published: PublishedMetrics, folder: Path) -> None:
