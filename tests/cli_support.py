@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,16 @@ class Done:
     stdout: str
     stderr: str
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON object on stdout."""
+        return json.loads(self.stdout)
+
+    @property
+    def words(self) -> str:
+        """All that was written, with one blank wherever lines or columns break."""
+        return " ".join((self.stdout + self.stderr).replace("│", " ").split())
+
 
 def run(*arguments: Any, cwd: Path | None = None) -> Done:
     """``caribou ARGUMENTS`` through the console entry; a fresh process is started only where it is the point of a test."""
@@ -33,3 +44,21 @@ def run(*arguments: Any, cwd: Path | None = None) -> Done:
         with pytest.raises(SystemExit) as stop:
             main()
     return Done(int(stop.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def caribou(*arguments: Any, code: int = 0, cwd: Path | None = None) -> Done:
+    """The same, ended with ``code``; bad input is one line at the end of stderr, and nothing on stdout."""
+    done = run(*arguments, cwd=cwd)
+    assert done.returncode == code, done
+    if code == 2:
+        *_, last = done.stderr.splitlines()
+        assert last.startswith("error: ")
+        assert done.stderr.count("error: ") == 1, done.stderr
+        assert "Traceback" not in done.stderr
+        assert done.stdout == ""
+    return done
+
+
+def refusal(*arguments: Any, cwd: Path | None = None) -> str:
+    """Why a command refuses bad input."""
+    return caribou(*arguments, code=2, cwd=cwd).stderr.splitlines()[-1].removeprefix("error: ")

@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from audit.quick_steps import quick_public_steps
 from caribou.audit.auditor import ATTACKS
 from caribou.audit.linkteller import LinkTeller
-from caribou.cli import app
 from caribou.cli.audit import _typed_command
 from caribou.datasets import load
-from caribou.errors import CaribouError
 from caribou.methods import METHODS, MethodInfo
 from caribou.model.estimator import Model
 from caribou.privacy.budget import Budget, PrivacyUnit
+from cli_support import caribou, refusal
 
 pytestmark = pytest.mark.usefixtures("quick_learning", "quick_steps")
 QUICK = ("--runs", "200", "--workers", "1")
@@ -35,27 +33,14 @@ def quick_steps() -> Iterator[None]:
         yield
 
 
-def call(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["audit", *arguments])
-    assert result.exit_code == code, (result.output, result.exception)
-    return result.stdout
-
-
-def document(text: str) -> dict[str, Any]:
-    return json.loads(text[text.index("{") :])
-
-
-def failure(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["audit", *arguments])
-    assert isinstance(result.exception, CaribouError), result.output
-    return str(result.exception)
+def found_by(*arguments: object) -> dict[str, Any]:
+    return caribou("audit", *arguments, "--json").document
 
 
 def test_a_correct_method_is_consistent_and_the_json_has_what_it_promises() -> None:
-    result = CliRunner().invoke(app, ["audit", "mlp-dp", "--epsilon", "8", "--attack", "distinguish", *QUICK, "--json"])
-    first, *_ = result.stderr.splitlines()
-    assert first == "planned: distinguish: 570 runs, 571 fits", "what it takes, before the first run"
-    found = document(result.stdout)
+    done = caribou("audit", "mlp-dp", "--epsilon", "8", "--attack", "distinguish", *QUICK, "--json")
+    assert done.stderr.startswith("planned: distinguish: 570 runs, 571 fits\n"), "what it takes, before the first run"
+    found = done.document
     assert found["claimed"]["epsilon"] == 8
     assert found["claimed"]["delta"] == 1e-5
     assert found["verdict"] == "consistent"
@@ -69,7 +54,7 @@ def test_a_broken_method_ends_with_3_and_its_report_is_written(monkeypatch: pyte
     broken = MethodInfo(PrivacyUnit.NODE, "audit.known_bad_mechanisms.baselines:BatchNormalised", "batch normalisation")
     monkeypatch.setitem(METHODS, "broken", broken)
     out = tmp_path / "report"
-    text = call("broken", "--epsilon", "1", "--attack", "distinguish", *QUICK, "--out", str(out), code=3)
+    text = caribou("audit", "broken", "--epsilon", "1", "--attack", "distinguish", *QUICK, "--out", out, code=3).stdout
     assert "VIOLATED" in text
     assert "reproduce" in text
     record = json.loads((out / "audit.json").read_text(encoding="utf-8"))
@@ -81,19 +66,19 @@ def test_a_broken_method_ends_with_3_and_its_report_is_written(monkeypatch: pyte
 def test_a_saved_run_is_audited_with_its_own_claim(tmp_path: Path) -> None:
     run = tmp_path / "run"
     Model("mlp-dp", Budget(6.0, 1e-4, "node"), clip=0.5).fit(load("csbm:nodes=80", seed=1)).save(run)
-    found = document(call(str(run), "--attack", "distinguish", *FEW, "--json"))
+    found = found_by(str(run), "--attack", "distinguish", *FEW)
     assert found["claimed"] == {"epsilon": 6.0, "delta": 1e-4, "unit": "node", "mu": found["claimed"]["mu"]}
     assert found["subject"] == f"the method of {run} (mlp-dp)"
     assert found["notes"][0].startswith("the audit refits the method")
     assert not any("costs epsilon" in note for note in found["notes"])
-    assert "must not be given with a run" in failure(str(run), "--epsilon", "3")
+    assert "must not be given with a run" in refusal("audit", str(run), "--epsilon", "3")
 
 
 @pytest.mark.slow
 def test_all_attacks_on_a_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ATTACKS, "linkteller", LinkTeller(nodes=30, query_modes=["cached"]))
     small = ("--set", "epochs=1", "--set", "hidden=2", "--set", "layers=1", *FEW)
-    found = document(call("sage-edp", "--dataset", "csbm:nodes=60", "--epsilon", "4", *small, "--json"))
+    found = found_by("sage-edp", "--dataset", "csbm:nodes=60", "--epsilon", "4", *small)
     done = set(found["attacks"]) | set(found["skipped"])
     assert done >= {"mechanism", "distinguish", "fit", *(ATTACKS.keys() - {"noise-replay"})}
     assert {"mechanism", "distinguish", "fit", "onerun", "linkteller", "gmia", "lira"} <= set(found["attacks"])
@@ -104,24 +89,26 @@ def test_all_attacks_on_a_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_needs_a_data_set_says_so() -> None:
-    assert "dataset must be given" in failure("caribou-edp", "--attack", "onerun")
-    assert "dataset must be given" in failure("caribou-edp", "--attack", "onerun", "--attack", "distinguish")
-    found = document(call("mlp-dp", "--epsilon", "8", *FEW, "--json"))
+    assert "dataset must be given" in refusal("audit", "caribou-edp", "--attack", "onerun")
+    assert "dataset must be given" in refusal("audit", "caribou-edp", "--attack", "onerun", "--attack", "distinguish")
+    found = found_by("mlp-dp", "--epsilon", "8", *FEW)
     assert set(found["skipped"]) >= {"onerun", "linkteller", "gmia", "lira"}
 
 
 def test_without_a_claim_there_is_nothing_to_reject() -> None:
-    found = document(call("sage-inf", "--attack", "distinguish", "--set", "epochs=2", *FEW, "--json"))
+    found = found_by("sage-inf", "--attack", "distinguish", "--set", "epochs=2", *FEW)
     assert found["verdict"] == "inconclusive"
     assert found["claimed"]["epsilon"] == "inf"
     assert "no privacy is claimed" in found["skipped"]["distinguish"]
 
 
 def test_bad_input(tmp_path: Path) -> None:
-    assert "method must be one of" in failure("nothing")
-    assert "attack must be one of" in failure("mlp-dp", "--attack", "magic")
-    assert "runs must be a whole number >= 40" in failure("mlp-dp", "--attack", "distinguish", "--runs", "5")
-    assert "confidence must be" in failure("mlp-dp", "--attack", "distinguish", "--runs", "40", "--confidence", "2")
+    assert "method must be one of" in refusal("audit", "nothing")
+    assert "attack must be one of" in refusal("audit", "mlp-dp", "--attack", "magic")
+    assert "runs must be a whole number >= 40" in refusal("audit", "mlp-dp", "--attack", "distinguish", "--runs", "5")
+    assert "confidence must be" in refusal(
+        "audit", "mlp-dp", "--attack", "distinguish", "--runs", "40", "--confidence", "2"
+    )
     for option, bad, rule in (
         ("--workers", "0", "workers must be a whole number >= 1, got 0"),
         ("--workers", "-2", "workers must be a whole number >= 1, got -2"),
@@ -129,9 +116,9 @@ def test_bad_input(tmp_path: Path) -> None:
         ("--runs", "-1", "runs must be a whole number >= 40, got -1"),
         ("--confidence", "1.5", "confidence must be in the open interval (0, 1), got 1.5"),
     ):
-        assert failure("mlp-dp", "--attack", "distinguish", option, bad) == rule
+        assert refusal("audit", "mlp-dp", "--attack", "distinguish", option, bad).startswith(rule)
     (tmp_path / "x").write_text("")
-    assert "out must be a new or empty folder" in failure("mlp-dp", "--out", str(tmp_path))
+    assert "out must be a new or empty folder" in refusal("audit", "mlp-dp", "--out", str(tmp_path))
 
 
 def test_the_line_that_plays_again_is_what_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from caribou.cli.ledger import ledger_app
-from caribou.errors import BudgetExceeded, CertificateError, InputError, LedgerError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy import accounting, filters
-from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
+from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate
 from caribou.privacy.ledger import EntryNote, Ledger
 from caribou.privacy.mechanism_records import mean_record
 from caribou.privacy.plan import ReleasePlan
+from cli_support import Done, caribou, refusal
 
 
 @pytest.fixture(autouse=True)
@@ -39,21 +32,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(ledger_app, list(arguments))
-    assert result.exit_code == code, (result.output, result.exception)
-    return result
+def call(*arguments: str, code: int = 0) -> Done:
+    return caribou("ledger", *arguments, code=code)
 
 
-def failure(*arguments: str) -> BaseException:
-    result = CliRunner().invoke(ledger_app, list(arguments))
-    assert result.exit_code != 0
-    assert result.exception is not None
-    return result.exception
+def failure(*arguments: str) -> str:
+    return refusal("ledger", *arguments)
 
 
 def shown(*arguments: str, code: int = 0) -> dict[str, Any]:
-    return json.loads(call("show", "--json", *arguments, code=code).stdout)
+    return call("show", "--json", *arguments, code=code).document
 
 
 class TestShow:
@@ -97,79 +85,27 @@ class TestShow:
         assert report["ledger"] == str(folder / "caribou-ledger.sqlite")
         assert report["chain_intact"] is True
         assert report["problems"] == []
-        nothing = {"delta": 1e-5, "epsilon_spent": "inf", "epsilon_budget": None}
-        nothing |= dict.fromkeys(("epsilon_left", "gaussian_left", "pure_left"))
-        no_period = dict.fromkeys(
-            ("per", "period", "months_left", "gaussian_per_month", "pure_per_month", "epsilon_all_periods")
+        edge, node = [row for row in report["datasets"] if row["name"] == "survey"]
+        assert edge["epsilon_spent"] == pytest.approx(1.0, abs=1e-4), "a release at node level counts twice"
+        assert (edge["epsilon_budget"], edge["releases"], edge["period"]) == (None, 0, None)
+        left = filters.largest_gaussian([[EpsilonDelta(0.5)]], Budget(4, 1e-6))
+        assert [node[key] for key in ("epsilon_budget", "epsilon_left", "gaussian_left", "pure_left")] == pytest.approx(
+            [4, 3.5, left, 3.5], abs=1e-4
         )
-        nothing |= no_period
-        assert report["datasets"] == [
-            {"name": "open", "unit": "edge", "releases": 1, **nothing},
-            {"name": "open", "unit": "node", "releases": 0, **nothing},
-            {
-                "name": "survey",
-                "unit": "edge",
-                "delta": 1e-5,
-                "releases": 0,
-                "epsilon_spent": pytest.approx(1.0, abs=1e-4),
-                "epsilon_budget": None,
-                "epsilon_left": None,
-                "gaussian_left": None,
-                "pure_left": None,
-                **no_period,
-            },
-            {
-                "name": "survey",
-                "unit": "node",
-                "delta": 1e-6,
-                "releases": 1,
-                "epsilon_spent": pytest.approx(0.5, abs=1e-4),
-                "epsilon_budget": 4.0,
-                "epsilon_left": pytest.approx(3.5, abs=1e-4),
-                "gaussian_left": pytest.approx(filters.largest_gaussian([[EpsilonDelta(0.5)]], Budget(4, 1e-6))),
-                "pure_left": pytest.approx(3.5, abs=1e-4),
-                **no_period,
-            },
-        ]
         first, second = report["releases"]
-        assert first.pop("time").endswith("+00:00")
-        assert first == {
-            "id": 1,
-            "dataset": "survey",
-            "unit": "node",
-            "description": "histogram",
-            "certificate_id": None,
-            "events": [{"kind": "epsilon_delta", "epsilon": 0.5, "delta": 0.0}],
-            "epsilon_cumulative": pytest.approx(0.5, abs=1e-4),
-            "epsilon_recorded": pytest.approx(0.5, abs=1e-4),
-            "status": "released",
-            "extends": None,
-            "purpose": None,
-            "person": None,
-            "period": None,
-        }
-        assert second["epsilon_cumulative"] == "inf"
-        assert second["events"] == [{"kind": "non_private"}]
+        assert first["time"].endswith("+00:00")
+        assert first["events"] == [{"kind": "epsilon_delta", "epsilon": 0.5, "delta": 0.0}]
+        assert first["epsilon_cumulative"] == first["epsilon_recorded"] == pytest.approx(0.5, abs=1e-4)
+        assert (first["description"], first["status"], first["purpose"]) == ("histogram", "released", None)
+        assert (second["epsilon_cumulative"], second["events"]) == ("inf", [{"kind": "non_private"}])
         only = shown("--dataset", "open")
         assert [(d["name"], d["unit"]) for d in only["datasets"]] == [("open", "edge"), ("open", "node")]
         assert [r["id"] for r in only["releases"]] == [2]
 
     def test_periods_words_and_replacements_are_shown(self) -> None:
         call("budget", "survey", "--epsilon", "8", "--unit", "edge", "--per", "year")
-        call(
-            "add",
-            "survey",
-            "--epsilon",
-            "2",
-            "--unit",
-            "edge",
-            "--purpose",
-            "scores",
-            "--person",
-            "ada",
-            "--period",
-            "2026-10",
-        )
+        words = ("--purpose", "scores", "--person", "ada", "--period", "2026-10")
+        call("add", "survey", "--epsilon", "2", "--unit", "edge", *words)
         ledger = Ledger("caribou-ledger.sqlite")
         for word in (b"one", b"two"):
             mark = [ledger.fingerprint([word])]
@@ -190,22 +126,17 @@ class TestShow:
         call("budget", "survey", "--epsilon", "1", "--unit", "edge")
         done = call("merge", "other.sqlite")
         assert "took over 1 of 1 releases" in done.stdout
-        assert "nothing: more than the budget is spent" in done.output
+        assert "nothing: more than the budget is spent" in done.words
         assert "took over 0 of 1" in call("merge", "other.sqlite").stdout
 
-    def test_infinite_budget(self) -> None:
-        call("budget", "survey", "--epsilon", "inf", "--unit", "edge")
-        row = shown()["datasets"][0]
-        assert (row["epsilon_budget"], row["epsilon_left"]) == ("inf", "inf")
-
     def test_missing_file_is_an_error_and_makes_nothing(self, folder: Path) -> None:
-        assert isinstance(failure("show"), LedgerError)
-        assert isinstance(failure("show", "--ledger", "other.sqlite"), LedgerError)
+        assert "caribou-ledger.sqlite" in failure("show")
+        assert "other.sqlite" in failure("show", "--ledger", "other.sqlite")
         assert os.listdir(folder) == []
 
     def test_unknown_data_set(self) -> None:
         call("budget", "survey", "--epsilon", "4", "--unit", "edge")
-        assert "known: 'survey'" in str(failure("show", "--dataset", "servey"))
+        assert "known: 'survey'" in failure("show", "--dataset", "servey")
 
     @pytest.mark.parametrize("events", ["[]", "{"])
     def test_broken_chain_is_exit_code_3(self, events: str) -> None:
@@ -222,23 +153,6 @@ class TestShow:
         assert len(report["problems"]) == 1
         assert report["datasets"] == [], "no total is shown that rests on edited records"
 
-    def test_key_is_never_shown(self) -> None:
-        call("add", "survey", "--epsilon", "0.5", "--unit", "edge")
-        with closing(sqlite3.connect("caribou-ledger.sqlite")) as connection:
-            (key,) = connection.execute("SELECT key FROM secret").fetchone()
-        for arguments in (["show"], ["show", "--json"], ["show", "--dataset", "survey"]):
-            assert key.hex() not in call(*arguments).output
-
-
-class TestLedgerFile:
-    def test_environment_and_option(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("CARIBOU_LEDGER", str(folder / "from-environment.sqlite"))
-        call("budget", "survey", "--epsilon", "4", "--unit", "edge")
-        assert os.listdir(folder) == ["from-environment.sqlite"]
-        call("budget", "survey", "--epsilon", "4", "--unit", "edge", "--ledger", "from-option.sqlite")
-        assert sorted(os.listdir(folder)) == ["from-environment.sqlite", "from-option.sqlite"]
-        assert shown()["ledger"].endswith("from-environment.sqlite")
-
 
 class TestBudget:
     def test_says_what_is_spent_and_left(self) -> None:
@@ -248,7 +162,7 @@ class TestBudget:
 
     @pytest.mark.parametrize("numbers", [["--epsilon", "nan"], ["--epsilon", "-1"], ["--epsilon", "1", "--delta", "1"]])
     def test_bad_numbers(self, folder: Path, numbers: list[str]) -> None:
-        assert isinstance(failure("budget", "survey", "--unit", "edge", *numbers), InputError)
+        assert "must be" in failure("budget", "survey", "--unit", "edge", *numbers)
         assert os.listdir(folder) == []
 
     def test_unit_is_required_and_one_of_two(self) -> None:
@@ -274,25 +188,22 @@ class TestAdd:
         assert (release.certificate_id, release.epsilon_total) == (made.certificate_id, made.epsilon_spent)
         assert (release.description, release.status) == ("from a colleague", "released")
         error = failure("add", "survey", "--certificate", "c.json")
-        assert isinstance(error, LedgerError)
-        assert f"{made.certificate_id!r} is already recorded as release 1" in str(error)
+        assert f"{made.certificate_id!r} is already recorded as release 1" in error
         assert len(Ledger("caribou-ledger.sqlite").entries()) == 1
 
     def test_void_certificate_is_no_evidence(self, folder: Path) -> None:
         made = certificate(NoiseSource.seeded(1))
         made.save("c.json")
         error = failure("add", "survey", "--certificate", "c.json")
-        assert isinstance(error, CertificateError)
-        assert f"void as a guarantee ({made.void_reasons[0]})" in str(error)
-        assert "a fixed seed: whoever knows it can subtract the noise" in str(error)
-        assert "--epsilon inf --unit node" in str(error)
+        assert f"void as a guarantee ({made.void_reasons[0]})" in error
+        assert "a fixed seed: whoever knows it can subtract the noise" in error
+        assert "--epsilon inf --unit node" in error
         assert os.listdir(folder) == ["c.json"]
 
     def test_certificate_that_does_not_verify_is_refused(self, folder: Path) -> None:
         certificate(theorem="").save("c.json")
         error = failure("add", "survey", "--certificate", "c.json")
-        assert isinstance(error, CertificateError)
-        assert "does not verify (encoder: theorem" in str(error)
+        assert "does not verify (encoder: theorem" in error
         assert os.listdir(folder) == ["c.json"]
 
     def test_a_certificate_without_privacy_costs_everything_whatever_its_events_say(self, folder: Path) -> None:
@@ -305,7 +216,7 @@ class TestAdd:
         assert release.certificate_id == record["certificate_id"]
 
     def test_missing_certificate_makes_no_ledger(self, folder: Path) -> None:
-        assert isinstance(failure("add", "survey", "--certificate", "no.json"), CertificateError)
+        assert "no.json" in failure("add", "survey", "--certificate", "no.json")
         assert os.listdir(folder) == []
 
     @pytest.mark.parametrize(
@@ -323,7 +234,7 @@ class TestAdd:
         ],
     )
     def test_wrong_combinations(self, folder: Path, options: list[str]) -> None:
-        assert isinstance(failure("add", "survey", *options), InputError)
+        failure("add", "survey", *options)
         assert os.listdir(folder) == []
 
     def test_epsilon_and_delta(self) -> None:
@@ -336,31 +247,9 @@ class TestAdd:
     def test_beyond_the_budget_only_on_demand(self) -> None:
         call("budget", "survey", "--epsilon", "1", "--unit", "edge")
         error = failure("add", "survey", "--epsilon", "2", "--unit", "edge")
-        assert isinstance(error, BudgetExceeded)
-        assert "--over-budget" in str(error)
+        assert "--over-budget" in error
         assert shown()["releases"] == []
         output = call("add", "survey", "--epsilon", "2", "--unit", "edge", "--over-budget").stdout
         assert "left: nothing: more than the budget is spent" in output
         row = shown()["datasets"][0]
         assert (row["epsilon_left"], row["releases"]) == (0.0, 1)
-
-    def test_every_kind_of_event_has_words(self) -> None:
-        events = (Gaussian(2.0), SubsampledGaussian(2.0, 0.5, 3), Laplace(9.0), EpsilonDelta(1.0), NonPrivate())
-        ledger = Ledger("caribou-ledger.sqlite")
-        ledger.charge("survey", "edge", events, description="all")
-        ledger.charge("survey", "node", (), description="nothing")
-        output = " ".join(call("show", "--dataset", "survey").stdout.replace("│", " ").split())
-        for event in events:
-            for word in event_words(event).split():  # a table breaks lines between words
-                assert word in output
-        assert "nothing" in output
-        assert ledger.total("survey", "edge").epsilon_spent == math.inf
-
-
-def test_importing_the_commands_is_light() -> None:
-    script = (
-        "import sys, caribou.cli.ledger;"
-        "sys.exit(','.join({'torch', 'torch_geometric', 'pandas', 'dp_accounting'} & set(sys.modules)) or 0)"
-    )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert (result.returncode, result.stderr) == (0, "")

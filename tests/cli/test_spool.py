@@ -23,7 +23,7 @@ from caribou.errors import RunError
 from caribou.model import state as model_state
 from caribou.model.state import graph_fingerprint, state_folder
 from caribou.privacy.ledger import Ledger
-from cli_support import run
+from cli_support import caribou
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 TRAIN = ("train", "votes-edp", "--dataset", "csbm:nodes=80", "--set", "max_rounds=1")
@@ -56,8 +56,7 @@ def test_a_run_that_cannot_be_saved_waits_in_the_spool_folder(
     home = tmp_path / "home"
     home.mkdir()
     fail_in(monkeypatch, code, home)
-    done = run(*TRAIN, "--out", home / "run", "--ledger", tmp_path / "ledger.sqlite")
-    assert done.returncode == 2
+    done = caribou(*TRAIN, "--out", home / "run", "--ledger", tmp_path / "ledger.sqlite", code=2)
     assert os.strerror(code) in done.stderr
     assert "nothing is lost" in done.stderr
     assert "in memory" not in done.stderr
@@ -72,7 +71,7 @@ def test_a_run_that_cannot_be_saved_waits_in_the_spool_folder(
 
 
 def test_a_run_that_is_saved_leaves_nothing_in_the_spool_folder(state: Path, tmp_path: Path) -> None:
-    assert run(*TRAIN, "--out", tmp_path / "run").returncode == 0
+    caribou(*TRAIN, "--out", tmp_path / "run")
     assert spooled_runs() == []
     assert oct(state.stat().st_mode & 0o777) == "0o700"
 
@@ -135,7 +134,7 @@ def test_public_work_is_done_before_anything_is_charged(tmp_path: Path, monkeypa
         raise MemoryError("the encoder")
 
     monkeypatch.setattr(encoder, "_fit_jointly", fails)
-    monkeypatch.setattr(class_prior, "fit_ridge", fails)
+    monkeypatch.setattr(class_prior, "learners_for", fails)
     book = Ledger(tmp_path / "ledger.sqlite")
     graph = cb.datasets.load("csbm", nodes=60)
     for method in ("votes-edp", "caribou-edp", "gap-edp", "progap-edp", "lpgnet-edp", "dpdgc-edp"):
