@@ -12,7 +12,7 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from caribou.pages.pictures import STYLE, rounded
+from caribou.pages.pictures import STYLE, lean
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
@@ -29,12 +29,10 @@ def save(figure: Figure, name: str, title: str, text: str) -> None:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     drawn = buffer.getvalue()
-    start = drawn.index(">", drawn.index("<svg")) + 1
-    # lines without blanks at their ends, as the house keeps its files
+    drawn = drawn[drawn.index("<svg") :]
+    start = drawn.index(">") + 1
     drawn = f"{drawn[:start]}<title>{escape(title)}</title><desc>{escape(text)}</desc>{drawn[start:]}"
-    drawn = rounded(drawn)
-    drawn = "\n".join(line.strip() for line in drawn.splitlines()) + "\n"
-    (IMAGES / f"{name}.svg").write_text(drawn, encoding="utf-8")
+    (IMAGES / f"{name}.svg").write_text(lean(drawn).replace("<g>", "\n<g>").strip() + "\n", encoding="utf-8")
 
 
 def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]], gap: float) -> None:

@@ -160,23 +160,23 @@ def inline(svg: str, name: str, min_width: int = 0, scale: float = 1.4) -> Marku
     opening = re.sub(r'\s(width|height|role)="[^"]*"', "", opening)
     natural = "" if width is None else f' style="max-width: {scale * float(width[1]):.0f}px; min-width: {min_width}px"'
     element = f'{opening} aria-hidden="true"{natural}>{rest}'
-    # equal pictures have equal ids, which nothing refers to
-    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', element))
-    element = re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", element)
-    element = re.sub(r'(href="#|url\(#)([^")]+)', rf"\g<1>{name}-\g<2>", element)
-    # the page has its own letters, and lines without a turn or an indent say the same
-    element = re.sub(r"font-family: [^;\"]*;? ?", "", element)
-    element = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", element)
-    element = re.sub(r"\s*\n\s*", " ", element).replace("> <", "><")
-    return Markup(_in_colours_of_the_page(rounded(element)))
+    element = re.sub(r'( id="|href="#|url\(#)([^")]+)', rf"\g<1>{name}-\g<2>", lean(element))
+    # the page has its own letters
+    element = element.replace("font-family: sans-serif; ", "")
+    return Markup(_in_colours_of_the_page(element))
 
 
-def rounded(svg: str) -> str:
-    """A picture with its places in tenths of a point, which nobody sees; its words keep all their digits.
+def lean(svg: str) -> str:
+    """A picture without what nobody sees: digits of places, ids, long lists of fonts, turns by nothing, blanks.
 
-    >>> rounded('<text x="1.2345">0.75</text>')
-    '<text x="1.2">0.75</text>'
+    >>> lean('<g id="a"><text x="1.2345" transform="rotate(-0 1 2)">0.75</text></g>')
+    '<g><text x="1.2">0.75</text></g>'
     """
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg)
+    svg = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", svg)
+    svg = re.sub(r"\s*\n\s*", " ", svg).replace("> <", "><")
     return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(?<=\d)(?:\.0|(\.\d))(?!\.)\d*", r"\1", tag[0]), svg)
 
 
