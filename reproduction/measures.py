@@ -39,7 +39,7 @@ def sweep_and_score(cell: Cell, data_dir: Path | None, folder: Path = Path()) ->
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.model.estimator import Model, accuracy
     from caribou.models.encoder import kept_encoders
-    from caribou.privacy.certificate import json_number
+    from caribou.privacy.documents import json_number
 
     graph = graph_of(cell, data_dir, folder)
     name, budget, seed = str(cell["method"]), budget_of(cell), int(cell["seed"])
@@ -133,7 +133,7 @@ def _method_of(cell: Cell) -> Any:
 
 def _terms(method: Any, fitted: Any) -> dict[str, Any]:
     """What a release cost, and the settings it was made with."""
-    from caribou.privacy.certificate import json_number
+    from caribou.privacy.documents import json_number
 
     return {"epsilon_spent": json_number(fitted.certificate.epsilon_spent), "settings": dict(method.settings())}
 

@@ -31,7 +31,7 @@ from caribou.methods import fit, method_info
 from caribou.metrics import Metrics
 from caribou.model.tuning import Space, combinations
 from caribou.privacy.budget import Budget
-from caribou.privacy.certificate import json_number
+from caribou.privacy.documents import json_number
 from caribou.randomness import Streams
 from reproduction.tuned import TunedSettings
 

@@ -18,7 +18,8 @@ from caribou.audit.evidence import Proof
 from caribou.audit.metrics import AttackResult
 from caribou.audit.verdict import Verdict, judge
 from caribou.errors import InputError
-from caribou.privacy.certificate import Certificate, json_number
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.documents import json_number
 
 
 def _loaded(home: str) -> Attack:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,10 +29,10 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs
 from caribou.methods.catalogue import METHODS
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import CalibratedCounts, calibrate_propagation, calibrate_sums
+from caribou.privacy.calibration import CalibratedCounts, CalibratedPropagation, calibrate_propagation, calibrate_sums
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Gaussian
-from caribou.privacy.mechanism_records import Mechanism
+from caribou.privacy.mechanism_records import CountsRecord, Mechanism, MessagePassingRecord
 from caribou.privacy.pair_response import (
     PairResponse,
     pair_count,
@@ -233,14 +232,14 @@ def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[Bat
     if len(certificate.mechanisms) != 1:
         return None
     record = certificate.mechanisms[0]
-    if record.mechanism is Mechanism.MESSAGE_PASSING:
-        return _certified_propagation(record.details)
+    if isinstance(record, MessagePassingRecord):
+        return _certified_propagation(record.calibrated)
     if record.mechanism is Mechanism.NEIGHBOUR_SUMS and isinstance(record.event, Gaussian):
         mu = math.sqrt(record.event.count) / record.event.noise_multiplier
         pair = Pair("two nodes with opposite messages", *two, PrivacyUnit.EDGE)
         return BatchedSums(record.event.count, mu, np.array([[1.0], [-1.0]])), pair
-    if record.mechanism is Mechanism.NEIGHBOUR_COUNTS and isinstance(record.event, EpsilonDelta):
-        counts = BatchedCounts(CalibratedCounts(record.details["stages"], record.event.epsilon), np.array([0, 1]))
+    if isinstance(record, CountsRecord):
+        counts = BatchedCounts(record.calibrated, np.array([0, 1]))
         pair = Pair("two nodes of different class", *two, PrivacyUnit.EDGE)
         return counts, replace(pair, batch_scores=counts.likelihood_ratio(pair))
     if record.mechanism is Mechanism.EDGE_VOTES and isinstance(record.event, EpsilonDelta):
@@ -251,17 +250,17 @@ def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[Bat
     return None
 
 
-def _certified_propagation(details: Mapping[str, Any]) -> tuple[BatchedPropagation, Pair] | None:
-    s = details["sensitivity"]
-    numbers = s["parameters"]
-    if s["layer"] != "contractive" or numbers["alpha1"] != 1:
+def _certified_propagation(calibrated: CalibratedPropagation) -> tuple[BatchedPropagation, Pair] | None:
+    s = calibrated.sensitivity
+    numbers = dict(s.parameters)
+    if s.layer != "contractive" or numbers["alpha1"] != 1:
         return None
-    floor, nodes = int(s["bounds"]["degree_floor"]), s["bounds"]["nodes"] or 10**9
+    floor, nodes = s.bounds.degree_floor, s.bounds.nodes or 10**9
     graphs = star_graphs(floor if floor <= MAX_LEAVES and 2 + 2 * floor <= nodes else 0)
     bounds = Bounds(degree_floor=floor)
     operators = [normalize(graph, bounds).matrix.to_dense().numpy() for graph in graphs]
     start = worst_rows(operators[1] - operators[0], np.random.default_rng(0))
     layer = ContractiveGraphLayer(float(numbers["contraction"]), 1.0, float(numbers["beta"]))
-    release = BatchedPropagation(layer, bounds, int(details["hops"]), float(details["noise_std"]), start)
+    release = BatchedPropagation(layer, bounds, calibrated.hops, calibrated.noise_std, start)
     pair = Pair("stars with the worst rows", *graphs, PrivacyUnit.EDGE)
     return release, replace(pair, batch_scores=release.likelihood_ratio(pair))

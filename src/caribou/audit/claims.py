@@ -31,7 +31,7 @@ from caribou.privacy.accounting import (
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, gaussian_mu
-from caribou.privacy.mechanism_records import Group, composed, groups_of, rebuild
+from caribou.privacy.mechanism_records import Group, composed, groups_of
 from caribou.privacy.plan import epsilon_at
 
 LEAST = 1e-9
@@ -73,9 +73,9 @@ class Claim:
         if degree is None:
             groups, whole, epsilon = groups_of(certificate.mechanisms), certificate.cost, certificate.epsilon
         else:
-            records = tuple(map(rebuild, certificate.mechanisms))
+            records = certificate.mechanisms
             groups, whole = groups_of(records, degree), composed(records, degree)
-            by_degree = any(record.by_degree is not None for record in records)
+            by_degree = any(record.by_degree for record in records)
             epsilon = epsilon_at(records, certificate.delta, degree) if by_degree else certificate.epsilon
         events = whole if group is None else groups.get(group, whole)
         return cls(max(epsilon, LEAST), certificate.delta, certificate.unit, tuple(events))

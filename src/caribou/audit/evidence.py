@@ -11,7 +11,7 @@ from caribou.audit.bounds import epsilon_of_rates, one_run_bound, pessimistic_ra
 from caribou.audit.claims import Claim
 from caribou.audit.power import first_block, runs_for_power
 from caribou.metrics import Scored
-from caribou.privacy.certificate import json_number
+from caribou.privacy.documents import json_number
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from caribou.audit.claims import Claim
 from caribou.audit.evidence import Evidence, OneRun, Proof
 from caribou.audit.power import BLOCKS, MAX_RUNS, error_shares, rarest_seen
 from caribou.errors import InputError
-from caribou.privacy.certificate import json_number
+from caribou.privacy.documents import json_number
 
 CONSISTENT, VIOLATED, INCONCLUSIVE = "consistent", "VIOLATED", "inconclusive"
 FOUND_LITTLE = 0.1

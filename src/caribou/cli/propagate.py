@@ -124,7 +124,7 @@ def _rows(request: Request, result: ReleasedFile) -> Iterator[tuple[str, str]]:
     yield "guarantee", str(request.budget)
     yield "released", f"{parameters['nodes']} x {parameters['columns']} embeddings, {request.out}"
     if certificate.is_private:
-        share = 2 * details["arithmetic"]["error"] / details["sensitivity"]["value"]
+        share = 2 * details["error"] / details["sensitivity"]["value"]
         yield "noise", f"{details['noise_std']:.4g} per entry; rounding adds {share:.2%} to the sensitivity"
     if result.resumed_at is not None:
         yield "resumed", f"after round {result.resumed_at}, with the same noise"

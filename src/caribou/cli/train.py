@@ -249,7 +249,7 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data:
     from caribou.metrics import mean_interval
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.budget import PrivacyUnit
-    from caribou.privacy.certificate import json_number
+    from caribou.privacy.documents import json_number
 
     certificate = runs[0].model.certificate
     released = [run.model.certificate for run in runs] + [run.published.certificate for run in runs if run.published]

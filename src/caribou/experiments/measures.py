@@ -41,7 +41,7 @@ def fit_and_score(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> d
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.metrics import METRICS
     from caribou.model.estimator import Model, accuracy, metrics_of
-    from caribou.privacy.certificate import json_number
+    from caribou.privacy.documents import json_number
 
     graph = graph_of(cell, data_dir, folder)
     model = Model(str(cell["method"]), budget_of(cell), seed=int(cell["seed"]), **settings_of(cell))

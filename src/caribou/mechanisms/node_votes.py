@@ -2,7 +2,7 @@
 
 Every training node (sender) sends its label to all its neighbours outside the training set (receivers). One with more than M
 receivers sends a fraction to each. Rows are clipped, and noise is added to every entry. What this costs whom:
-`caribou.privacy.mechanism_records.node_votes_record`.
+`caribou.privacy.mechanism_records.NodeVotesRecord`.
 """
 
 from __future__ import annotations

@@ -93,8 +93,9 @@ from caribou.privacy.calibration import CalibratedPropagation, calibrate_propaga
 from caribou.privacy.mechanism_records import (
     NODES,
     PARTS,
-    edge_votes_record,
-    exponential_record,
+    ChoiceRecord,
+    EdgeVotesRecord,
+    MechanismRecord,
     message_passing_record,
 )
 from caribou.privacy.plan import ReleasePlan
@@ -234,9 +235,9 @@ class Caribou(EncodedMethod):
         """One Gaussian mechanism, whatever the number of hops, and the votes."""
         mu, votes = allocate_edge(budget, self.votes)
         calibrated = self._calibrate(sizes, mu)
-        records = [message_passing_record(calibrated)]
+        records: list[MechanismRecord] = [message_passing_record(calibrated)]
         if votes is not None:
-            records.append(edge_votes_record(epsilon=votes.epsilon, mu=votes.mu))
+            records.append(EdgeVotesRecord(epsilon=votes.epsilon, mu=votes.mu))
         return ReleasePlan(
             budget,
             tuple(records),
@@ -568,7 +569,7 @@ class CaribouNdp(NodeMethod):
         parts: dict[str, Any] = {"base": base, "propagation": calibrated}
         if self.classifier == "chosen":
             parts["choice"] = remaining_epsilon((calibrated.event,), budget)
-            last = exponential_record("choice of the weight", epsilon=parts["choice"], candidates=len(WEIGHTS))
+            last = ChoiceRecord(name="choice of the weight", epsilon=parts["choice"], candidates=len(WEIGHTS))
         else:
             hidden = self.classifier_hidden if self.classifier == "mlp" else 0
             parts["head"] = plan_head(sizes, math.sqrt(trained) * mu, self.base.train_size, hidden=hidden)

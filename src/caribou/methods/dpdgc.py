@@ -64,11 +64,11 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import (
     PARTS,
+    DescentRecord,
     Examples,
     MechanismRecord,
-    descent_record,
+    SumsRecord,
     descent_sensitivity,
-    sums_record,
 )
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
@@ -134,7 +134,7 @@ class Dpdgc(Transductive, EncodedMethod):
         )
         return ReleasePlan(
             budget,
-            (structure.record, sums_record(sums)),
+            (structure.record, SumsRecord(calibrated=sums)),
             released=("the weights W", "the noisy product A W", "class probabilities of every node"),
             description=self.name,
             public_parameters={
@@ -208,7 +208,7 @@ class DpdgcNdp(Transductive, StackedMethod):
             sizes,
             budget,
             "fitted",
-            (*base.records, structure.record, sums_record(sums, PARTS), head.record),
+            (*base.records, structure.record, SumsRecord(calibrated=sums, payers=PARTS), head.record),
             ("the weights W", "the noisy product A W", "weights of the classifier", *base.released),
             {"base": base, "structure": structure, "sums": sums, "head": head},
         )
@@ -255,8 +255,8 @@ def plan_structure(unit: PrivacyUnit, *, mu: float, train_size: int, bounds: Bou
     multiple, _ = descent_sensitivity(Examples.ROWS_OF_A, unit, bounds=bounds)
     schedule = path_length_schedule(mu=mu / multiple, train_size=train_size, clip=CLIP)
     descent = full_batch("training of W on rows of A", schedule.steps, mu)
-    record = descent_record(
-        descent.part.name,
+    record = DescentRecord(
+        name=descent.part.name,
         unit=unit,
         steps=schedule.steps,
         noise_multiplier=descent.noise_multiplier,

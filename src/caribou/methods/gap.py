@@ -43,7 +43,7 @@ from caribou.models.classifier import classify
 from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
-from caribou.privacy.mechanism_records import PARTS, sums_record
+from caribou.privacy.mechanism_records import PARTS, SumsRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import sum_sensitivity
 from caribou.privacy.sizes import Sizes
@@ -71,7 +71,7 @@ def plan_sums(method: EncodedMethod, sizes: Sizes, budget: Budget, hops: int, re
     sums = calibrate_sums(sum_sensitivity(budget.unit), hops=hops, mu=mu, nodes=sizes.nodes, columns=columns)
     return ReleasePlan(
         budget,
-        (sums_record(sums),),
+        (SumsRecord(calibrated=sums),),
         released=(released, "class probabilities of every node"),
         description=method.name,
         public_parameters={**method.settings(), "hops": hops, "columns": columns, "classes": sizes.classes},
@@ -166,7 +166,7 @@ class GapNdp(StackedMethod):
             sizes,
             budget,
             "fitted",
-            (*base.records, sums_record(sums, PARTS), head.record),
+            (*base.records, SumsRecord(calibrated=sums, payers=PARTS), head.record),
             (self.sums_in_words, "weights of the classifier", *base.released),
             {"base": base, "sums": sums, "head": head},
         )

@@ -27,7 +27,7 @@ from caribou.models.classifier import ClassificationModule, classify
 from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedCounts
-from caribou.privacy.mechanism_records import counts_record
+from caribou.privacy.mechanism_records import CountsRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -60,7 +60,7 @@ class LpgNet(EncodedMethod):
         counts = CalibratedCounts(self.stages, budget.epsilon)
         return ReleasePlan(
             budget,
-            (counts_record(counts),),
+            (CountsRecord(calibrated=counts),),
             released=("the noisy counts of every stage", "class probabilities of every node"),
             description=self.name,
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},

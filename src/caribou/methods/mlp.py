@@ -60,10 +60,10 @@ from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.mechanism_records import (
+    DescentRecord,
+    MeanRecord,
     MechanismRecord,
-    descent_record,
-    mean_record,
-    no_release_record,
+    NoReleaseRecord,
 )
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
@@ -97,7 +97,11 @@ class Mlp(EncodedMethod):
         """No edge is read."""
         return ReleasePlan(
             budget,
-            (no_release_record(PrivacyUnit.EDGE, "no edge is read; features and labels are public at edge level"),),
+            (
+                NoReleaseRecord(
+                    unit=PrivacyUnit.EDGE, why="no edge is read; features and labels are public at edge level"
+                ),
+            ),
             released=("class probabilities of every node",),
             description=self.name,
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
@@ -255,7 +259,7 @@ class MlpDp:
         require_unit(budget, PrivacyUnit.NODE, "mlp-dp")
         return ReleasePlan(
             budget,
-            (no_release_record(PrivacyUnit.NODE, "each prediction is made from one node's own features"),),
+            (NoReleaseRecord(unit=PrivacyUnit.NODE, why="each prediction is made from one node's own features"),),
             released=("nothing about this graph",),
             description="mlp-dp, predicted",
             public_parameters={"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes},
@@ -299,7 +303,7 @@ class MlpDp:
         if self.public_features is None:
             mean = full_batch("mean of the training rows", 1, self.mean_share * mu)
             left = math.sqrt(1 - self.mean_share**2) * mu
-            records = (mean_record(mean.part.name, noise_std=mean.noise_multiplier),)
+            records = (MeanRecord(name=mean.part.name, noise_std=mean.noise_multiplier),)
             released = (*released, "mean of the training rows")
         descent = full_batch("noisy gradient descent", schedule.steps, left)
         further = {"random_features": count} | ({"hidden": self.hidden} if self.hidden else {})
@@ -459,8 +463,8 @@ def training_record(
     descent: AllocatedPart, schedule: Descent, further: Mapping[str, Any] | None = None
 ) -> MechanismRecord:
     """Full-batch descent on rows of each node's own, as a line of a certificate."""
-    return descent_record(
-        descent.part.name,
+    return DescentRecord(
+        name=descent.part.name,
         unit=PrivacyUnit.NODE,
         steps=schedule.steps,
         noise_multiplier=descent.noise_multiplier,

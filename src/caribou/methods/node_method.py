@@ -37,7 +37,7 @@ from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.assumptions import Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
-from caribou.privacy.mechanism_records import NODES, MechanismRecord, sums_record
+from caribou.privacy.mechanism_records import NODES, MechanismRecord, SumsRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
@@ -137,7 +137,12 @@ class SummingMethod(NodeMethod):
         """The sums over another graph's edges, within the whole budget."""
         sums = self.calibrate(sizes, self.mu_of(budget))
         return self.planned(
-            sizes, budget, "predicted", (sums_record(sums, NODES),), (self.sums_in_words,), {"sums": sums}
+            sizes,
+            budget,
+            "predicted",
+            (SumsRecord(calibrated=sums, payers=NODES),),
+            (self.sums_in_words,),
+            {"sums": sums},
         )
 
 

@@ -46,7 +46,7 @@ from caribou.models.classifier import ClassificationModule, classify, embed
 from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums
-from caribou.privacy.mechanism_records import PARTS, sums_record
+from caribou.privacy.mechanism_records import PARTS, SumsRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -161,7 +161,7 @@ class ProgapNdp(StackedMethod):
             sizes,
             budget,
             "fitted",
-            (*base.records, sums_record(sums, PARTS), *(head.record for head in heads)),
+            (*base.records, SumsRecord(calibrated=sums, payers=PARTS), *(head.record for head in heads)),
             (self.sums_in_words, "weights of the head of every stage", *base.released),
             {"base": base, "sums": sums, "heads": heads},
         )

@@ -55,18 +55,18 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import remaining_epsilon
 from caribou.privacy.mechanism_records import (
     PARTS,
+    ChoiceRecord,
+    DescentRecord,
+    EdgeCountRecord,
     Examples,
     Group,
+    MeanRecord,
     MechanismRecord,
-    descent_record,
+    NoNoiseRecord,
+    ResponseRecord,
+    SumsRecord,
     descent_sensitivity,
-    edge_count_record,
-    exponential_record,
     groups_of,
-    mean_record,
-    no_noise_record,
-    randomized_response_record,
-    sums_record,
 )
 from caribou.privacy.pair_response import asymmetric_response, split_pair_budget
 from caribou.privacy.plan import ReleasePlan
@@ -118,10 +118,10 @@ class SageEdge(EdgeMethod):
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """Edge count and pairs, at their promised epsilons."""
         pairs = split_pair_budget(budget, self.count_share)
-        records: tuple[MechanismRecord, ...] = (no_noise_record(PrivacyUnit.EDGE, "the graph itself"),)
+        records: tuple[MechanismRecord, ...] = (NoNoiseRecord(unit=PrivacyUnit.EDGE, name="the graph itself"),)
         graph = ("the noisy edge count", "the perturbed graph and everything computed from it")
         if budget.is_private:
-            records = (edge_count_record(epsilon=pairs.count), randomized_response_record(epsilon=pairs.pairs))
+            records = (EdgeCountRecord(epsilon=pairs.count), ResponseRecord(epsilon=pairs.pairs))
         return ReleasePlan(
             budget,
             records,
@@ -228,9 +228,9 @@ class SageNdp(SummingMethod):
         training = full_batch("training on neighbourhoods", schedule.steps, share * mu)
         sums = self.calibrate(sizes, math.sqrt(self.sums_share) * mu)
         records: tuple[MechanismRecord, ...] = (
-            mean_record(mean.part.name, noise_std=mean.noise_multiplier),
-            descent_record(
-                training.part.name,
+            MeanRecord(name=mean.part.name, noise_std=mean.noise_multiplier),
+            DescentRecord(
+                name=training.part.name,
                 unit=PrivacyUnit.NODE,
                 steps=schedule.steps,
                 noise_multiplier=training.noise_multiplier,
@@ -241,10 +241,10 @@ class SageNdp(SummingMethod):
                 message_scale=self.message_scale,
                 schedule={"step_size": schedule.step_size, "momentum": schedule.momentum},
             ),
-            sums_record(sums, PARTS),
+            SumsRecord(calibrated=sums, payers=PARTS),
         )
         choice = remaining_epsilon(groups_of(records)[Group.VALIDATION], budget)
-        chosen = exponential_record("choice of the weight", epsilon=choice, candidates=len(WEIGHTS))
+        chosen = ChoiceRecord(name="choice of the weight", epsilon=choice, candidates=len(WEIGHTS))
         return self.planned(
             sizes,
             budget,

@@ -78,11 +78,11 @@ from caribou.models.vote_model import VoteModel, signal_share, vote_scale, voter
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedVotes, budget_mu, calibrate_votes, remaining_epsilon
 from caribou.privacy.mechanism_records import (
+    ChoiceRecord,
+    EdgeVotesRecord,
     Group,
-    edge_votes_record,
-    exponential_record,
+    NodeVotesRecord,
     groups_of,
-    node_votes_record,
 )
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
@@ -163,7 +163,7 @@ class VotesEdge(EdgeMethod):
         votes = self.vote_budget(budget)
         return ReleasePlan(
             budget,
-            (edge_votes_record(epsilon=votes.epsilon, mu=votes.mu),),
+            (EdgeVotesRecord(epsilon=votes.epsilon, mu=votes.mu),),
             released=(
                 "the counts of every stage (pilot, rounds or codes) and everything computed from them",
                 "class probabilities of every node",
@@ -978,11 +978,11 @@ class VotesNdp(NodeMethod):
         )
         base = self.base.plan_base(sizes, math.sqrt(1 - asked.share) * mu * (1 - 2.0**-40))
         parts: dict[str, Any] = {"base": base, "votes": votes}
-        records = (*base.records, node_votes_record(votes))
+        records = (*base.records, NodeVotesRecord(calibrated=votes))
         if self.weight is None:
             paid = groups_of(records)[Group.VALIDATION]
             parts["choice"] = remaining_epsilon(paid, budget)
-            chosen = exponential_record("choice of the weight", epsilon=parts["choice"], candidates=len(WEIGHTS))
+            chosen = ChoiceRecord(name="choice of the weight", epsilon=parts["choice"], candidates=len(WEIGHTS))
             records = (*records, chosen)
         released = (*base.released, "noisy votes of all nodes", "weight beta")
         return self.planned(sizes, budget, "fitted", records, released, parts)
@@ -1021,7 +1021,7 @@ class VotesNdp(NodeMethod):
         if asked is None or "vote_weight" not in weights:
             return self.base.plan_graph(sizes, budget, weights)
         votes = self._calibrate(sizes, asked, sender_mu=mu, receiver_mu=mu, validation_mu=mu)
-        records, released = (node_votes_record(votes),), ("noisy votes of all nodes",)
+        records, released = (NodeVotesRecord(calibrated=votes),), ("noisy votes of all nodes",)
         return self.planned(sizes, budget, "predicted", records, released, {"votes": votes})
 
     def predict_graph(

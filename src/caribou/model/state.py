@@ -33,7 +33,8 @@ from caribou.errors import CaribouError, RunError
 from caribou.machine.files import atomic_folder
 from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import Certificate, json_number
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.documents import json_number
 from caribou.tables.rules import ColumnRules
 
 if TYPE_CHECKING:

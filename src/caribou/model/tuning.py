@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,11 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, Method, Outputs, declared_plan, fit
 from caribou.methods.catalogue import METHODS, Space, resolve
 from caribou.metrics import SELECTING, Metrics, metric_name
-from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
+from caribou.privacy.assumptions import STANDING, Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event, Laplace
-from caribou.privacy.mechanism_records import selection_record
+from caribou.privacy.mechanism_records import SelectionRecord, Trial
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.scope import Scope
 from caribou.privacy.selection import SelectionPlan, plan_selection
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -149,8 +148,7 @@ def plan_search(
 ) -> ReleasePlan:
     """The plan of a whole search: what it costs, and what it rests on, over every setting that could be tried.
 
-    Scope and assumptions are never those of the winner: the scope is the weakest, the assumptions are those of all settings. They
-    are taken from the plans of the trials as well as from the figures in the record, whichever say less.
+    Scope and assumptions are never those of the winner: the scope is the weakest, the assumptions are those of all settings.
     """
 
     def plans(epsilon: float) -> list[ReleasePlan]:
@@ -172,26 +170,18 @@ def plan_search(
         lambda e: list(dict.fromkeys(costs(e))), trials=len(order), budget=budget, listed=all_events
     )
     trials = plans(selection.epsilon)
-    record = selection_record(
-        budget.unit,
-        [
-            {"settings": _public_settings(recipe.settings()), "mechanisms": [m.to_dict() for m in plan.mechanisms]}
+    record = SelectionRecord(
+        unit=budget.unit,
+        trials=tuple(
+            Trial(_public_settings(recipe.settings()), plan.mechanisms)
             for recipe, plan in zip(recipes, trials, strict=True)
-        ],
+        ),
         epsilon_of_a_trial=selection.epsilon,
         expected_trials=selection.trials,
-        order=order if selection.random is None else (),
+        order=tuple(order) if selection.random is None else (),
         random=selection.random,
         score_noise=_score_noise(budget, selection.epsilon),
         delta=budget.delta,
-    )
-    parts = [part for plan in trials for part in plan.mechanisms]
-    needs = {a.name: a for part in (record, *parts) for a in part.needs if a.name is not AssumptionName.NO_EDGE_READ}
-    record = replace(
-        record,
-        scope=Scope.weakest(part.scope for part in (record, *parts)),
-        needs=tuple(needs.values()),
-        reads_edges=any(part.reads_edges for part in (record, *parts)),
     )
     return ReleasePlan(
         budget,

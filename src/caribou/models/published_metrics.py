@@ -23,7 +23,7 @@ from caribou.metrics import ConfusionMatrix
 from caribou.privacy.assumptions import Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.mechanism_records import confusion_record
+from caribou.privacy.mechanism_records import ConfusionRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -108,7 +108,7 @@ def metrics_plan(sizes: Sizes, budget: Budget) -> ReleasePlan:
         )
     return ReleasePlan(
         budget,
-        (confusion_record(epsilon=positive(epsilon=budget.epsilon), classes=sizes.classes),),
+        (ConfusionRecord(epsilon=positive(epsilon=budget.epsilon), classes=sizes.classes),),
         released=("the noisy confusion matrix of the test nodes and everything computed from it",),
         description="metrics of the test nodes",
         public_parameters={"nodes": sizes.nodes, "test_nodes": sizes.test},

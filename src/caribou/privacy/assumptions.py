@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from caribou._validate import member
 from caribou.errors import CertificateError
 from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.documents import Words
 
 TRUST_MODEL = (
     "Central model: one trusted curator holds the graph, runs the mechanism and publishes the release; the adversary sees "
@@ -80,7 +81,16 @@ STANDING = (
     AssumptionName.PUBLIC_VALUES,
 )
 """The assumptions of every release. All are always stated: whether one of them matters may itself be private."""
-
+DECLARED = (
+    AssumptionName.PUBLIC_FEATURES,
+    AssumptionName.ARRIVALS,
+    AssumptionName.FEATURES_WITHOUT_EDGES,
+    AssumptionName.GIVEN_PRIOR,
+    AssumptionName.OWN_CODE,
+)
+"""What an owner or a method adds."""
+DETERMINED = {name for name in AssumptionName if name not in (*STANDING, *DECLARED)} | {AssumptionName.FLOATING_POINT}
+"""Assumptions that a certificate states exactly if its mechanisms call for them."""
 
 LASTING = (AssumptionName.GIVEN_PRIOR, AssumptionName.OWN_CODE)
 """What later releases of a model rest on, too: they show, or are computed from, what it released."""
@@ -98,6 +108,7 @@ class Assumption:
     'X^(0) is public: it was computed without looking at any edge.'
     """
 
+    derived: ClassVar[tuple[str, ...]] = ("statement",)
     name: AssumptionName
     parameters: Mapping[str, Any] = field(default_factory=dict)
     holds: bool = True
@@ -123,30 +134,9 @@ class Assumption:
         _ = self.statement  # a unit that does not exist is refused here
 
     @property
-    def statement(self) -> str:
+    def statement(self) -> Words:
         """The sentence, generated from name and figures."""
         return _SENTENCES[self.name][1](self.parameters)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "name": self.name.value,
-            "parameters": dict(self.parameters),
-            "holds": self.holds,
-            "statement": self.statement,
-        }
-
-    @classmethod
-    def from_dict(cls, record: Any) -> Assumption:
-        """The inverse of `to_dict`; a sentence that the name does not generate is an error."""
-        if not isinstance(record, Mapping) or set(record) != {"name", "parameters", "holds", "statement"}:
-            raise CertificateError(f"assumption must have name, parameters, holds and statement, got {record!r}")
-        if not isinstance(record["holds"], bool) or not isinstance(record["parameters"], Mapping):
-            raise CertificateError(f"assumption must have a truth value and parameters, got {record!r}")
-        made = cls(AssumptionName.parse(record["name"]), dict(record["parameters"]), record["holds"])
-        if record["statement"] != made.statement:
-            raise CertificateError(f"assumption {made.name.value!r} must say {made.statement!r}")
-        return made
 
 
 def in_order(assumptions: Iterable[Assumption]) -> tuple[Assumption, ...]:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 from caribou._validate import integer, positive, positive_or_inf
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_mu
 from caribou.privacy.arithmetic import Arithmetic, sum_arithmetic, vote_arithmetic
 from caribou.privacy.budget import Budget
+from caribou.privacy.documents import Cost, Count, Epsilon, NonNegative, Positive
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
 from caribou.privacy.sensitivity import (
+    LAYER_THEOREMS,
     Sensitivity,
     SumSensitivity,
     convergence_factor,
     neighbour_count_sensitivity,
+    sum_sensitivity,
     vote_receiver_sensitivity,
     vote_sender_sensitivity,
 )
@@ -34,10 +36,10 @@ class CalibratedPropagation:
     """
 
     sensitivity: Sensitivity
-    hops: int
+    hops: Count
     kappa: float
-    mu: float
-    noise_std: float
+    mu: Cost
+    noise_std: NonNegative
     arithmetic: Arithmetic = field(default_factory=Arithmetic)
 
     @property
@@ -70,22 +72,19 @@ class CalibratedPropagation:
             )
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, enough to recompute mu."""
-        return {
-            "sensitivity": self.sensitivity.to_dict(),
-            "hops": self.hops,
-            "kappa": self.kappa,
-            "mu": self.mu if self.is_private else "inf",
-            "noise_std": self.noise_std,
-            "noise_multiplier": self.noise_multiplier,
-            "arithmetic": {
-                "error": self.arithmetic.error(self.noise_std),
-                "nodes": self.arithmetic.nodes,
-                "columns": self.arithmetic.columns,
-                "storage": self.arithmetic.storage,
-            },
-        }
+    def recomputed(self) -> CalibratedPropagation:
+        """The record that layer, bounds, size, hops and noise give. Of this one nothing else is read."""
+        s, size = self.sensitivity, self.arithmetic
+        theorem = LAYER_THEOREMS[s.layer](s.unit, dict(s.parameters), s.bounds, None)
+        kappa = convergence_factor(hops=self.hops, contraction=theorem.contraction)
+        arithmetic = theorem.arithmetic(nodes=size.nodes, columns=size.columns, storage=size.storage)
+        mu = math.inf
+        if self.noise_std > 0:
+            error = arithmetic.error(self.noise_std)
+            mu = propagation_mu(
+                sensitivity=theorem.value, kappa=kappa, noise_std=self.noise_std, arithmetic_error=error
+            )
+        return CalibratedPropagation(theorem, self.hops, kappa, mu, self.noise_std, arithmetic)
 
 
 def propagation_mu(*, sensitivity: float, kappa: float, noise_std: float, arithmetic_error: float = 0.0) -> float:
@@ -136,9 +135,9 @@ class CalibratedSums:
     """
 
     sensitivity: SumSensitivity
-    hops: int
-    mu: float
-    noise_std: float
+    hops: Count
+    mu: Cost
+    noise_std: NonNegative
     arithmetic: Arithmetic
 
     @property
@@ -158,20 +157,16 @@ class CalibratedSums:
         )
         return Gaussian(math.sqrt(self.hops) / mu, self.hops)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, enough to recompute mu."""
-        return {
-            "theorem": self.sensitivity.theorem,
-            "sensitivity": self.sensitivity.to_dict(),
-            "hops": self.hops,
-            "mu": self.mu if math.isfinite(self.mu) else "inf",
-            "noise_std": self.noise_std,
-            "arithmetic": {
-                "error": self.arithmetic.error(self.noise_std),
-                "nodes": self.arithmetic.nodes,
-                "columns": self.arithmetic.columns,
-            },
-        }
+    def recomputed(self) -> CalibratedSums:
+        """The record that unit, bounds, size, hops and noise give. Of this one nothing else is read."""
+        s, size = self.sensitivity, self.arithmetic
+        theorem = sum_sensitivity(s.unit, bounds=s.bounds, radius=s.radius)
+        arithmetic = sum_arithmetic(nodes=size.nodes, columns=size.columns, radius=theorem.radius)
+        mu = math.inf
+        if self.noise_std > 0:
+            error = arithmetic.error(self.noise_std)
+            mu = sums_mu(sensitivity=theorem.value, hops=self.hops, noise_std=self.noise_std, arithmetic_error=error)
+        return CalibratedSums(theorem, self.hops, mu, self.noise_std, arithmetic)
 
 
 def calibrate_sums(sensitivity: SumSensitivity, *, hops: int, mu: float, nodes: int, columns: int) -> CalibratedSums:
@@ -205,12 +200,25 @@ class CalibratedVotes:
     ``row_clip`` and ``validation_row_clip`` bound the length of a released row before noise. ``noise_std`` = 0: no privacy.
     """
 
-    receivers_per_sender: int | None
-    declared_degree: int
-    row_clip: float
-    validation_row_clip: float
-    noise_std: float
+    receivers_per_sender: Count | None
+    declared_degree: Count
+    row_clip: Positive
+    validation_row_clip: Positive
+    noise_std: NonNegative
     arithmetic: Arithmetic
+
+    def __post_init__(self) -> None:
+        if max(self.row_clip, self.validation_row_clip) > self.declared_degree:
+            raise InputError(
+                f"row_clip must be at most declared_degree = {self.declared_degree}, for which rounding is bounded"
+            )
+
+    def recomputed(self) -> CalibratedVotes:
+        """The record with the rounding error that its size gives."""
+        size, fractions = self.arithmetic, self.receivers_per_sender is not None
+        radius = float(self.declared_degree)
+        arithmetic = vote_arithmetic(nodes=size.nodes, columns=size.columns, radius=radius, fractions=fractions)
+        return replace(self, arithmetic=arithmetic)
 
     def sender_event(self, degree: int | None = None) -> Event | None:
         """What a training node of this degree pays (None: of the declared one); nothing if it has no edge."""
@@ -283,8 +291,8 @@ class CalibratedCounts:
     1.0
     """
 
-    stages: int
-    epsilon: float
+    stages: Count
+    epsilon: Epsilon
 
     def __post_init__(self) -> None:
         integer(at_least=1, stages=self.stages)
@@ -303,17 +311,6 @@ class CalibratedCounts:
     def event(self) -> Event:
         """What all stages cost together."""
         return EpsilonDelta(self.epsilon) if math.isfinite(self.epsilon) else NonPrivate()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, from which the cost follows."""
-        private = math.isfinite(self.epsilon)
-        return {
-            "sensitivity": neighbour_count_sensitivity(),
-            "stages": self.stages,
-            "noise": "discrete Laplace on every released count" if private else "none",
-            "noise_epsilon": self.noise_epsilon if private else None,
-            "epsilon": self.epsilon if private else None,
-        }
 
 
 def budget_mu(budget: Budget) -> float:

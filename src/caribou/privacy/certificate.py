@@ -3,7 +3,7 @@
 Structured after NIST SP 800-226 (unit, neighbouring relation, parameters, what is released, trust model, side channels,
 assumptions). It holds public values only: no count of the private graph, no hash of it (anybody could test guesses against an
 unkeyed hash), no key and no seed. Everything needed to recompute epsilon is inside, so `caribou.privacy.verify` needs nothing
-else. `caribou.privacy.plan` makes certificates; here is the record and its JSON (format 2, ``certificate.schema.json``).
+else. `caribou.privacy.plan` makes certificates; here is the record and its JSON (`schema`).
 """
 
 from __future__ import annotations
@@ -17,52 +17,58 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn
 
 from caribou.errors import CaribouError, CertificateError
 from caribou.machine.files import atomic_write
 from caribou.machine.notebook import html_table
 from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, Assumption, in_order
 from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.documents import (
+    Cost,
+    Delta,
+    Epsilon,
+    Listed,
+    Natural,
+    Probability,
+    Rule,
+    Words,
+    derived_fields,
+    read_dataclass,
+    schema_of,
+    schema_of_fields,
+    stated_fields,
+    write_dataclass,
+)
 from caribou.privacy.events import Event
-from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, composed, rebuild
+from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, composed
 from caribou.privacy.scope import Scope
 
-FORMAT = 2
-FIELDS = (
-    *(
-        "format",
-        "certificate_id",
-        "created",
-        "status",
-        "scope",
-        "unit",
-        "adjacency",
-        "epsilon",
-        "delta",
-        "epsilon_spent",
-    ),
-    *(
-        "epsilon_by_degree",
-        "mu",
-        "released",
-        "mechanisms",
-        "groups",
-        "public_parameters",
-        "assumptions",
-        "attack_success",
-    ),
-    *("trust_model", "side_channels", "versions"),
-)
-"""Of a certificate in JSON; all must be there, and nothing else."""
+FORMAT = 3
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 """How a certificate writes when it was made (UTC)."""
 WORDS = {"dataset": "data set", "method": "method", "purpose": "purpose", "period": "period of the data"}
 """Public parameters that are words of the owner, with their titles for people. They decide nothing."""
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
+
+
+def _hexadecimal(**field: str) -> None:
+    ((name, value),) = field.items()
+    if not re.fullmatch("[0-9a-f]{32}", value):
+        raise CertificateError.of(name, "be 32 hexadecimal digits", value)
+
+
+def _time(**field: str) -> None:
+    ((name, value),) = field.items()
+    try:
+        exact = datetime.strptime(value, TIME).strftime(TIME) == value
+    except ValueError:
+        exact = False
+    if not exact:
+        raise CertificateError.of(name, "be a time like 2026-01-31T12:00:00Z", value)
 
 
 @dataclass(frozen=True)
@@ -91,22 +97,24 @@ class Certificate:
     ('private', True)
     """
 
+    derived: ClassVar[tuple[str, ...]] = ("status", "adjacency", "trust_model", "side_channels")
+
+    certificate_id: Annotated[str, Rule(_hexadecimal, {"type": "string", "pattern": "^[0-9a-f]{32}$"})]
+    created: Annotated[str, Rule(_time, {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"})]
     unit: PrivacyUnit
-    epsilon: float
-    delta: float
-    epsilon_spent: float
-    mu: float | None
     scope: Scope
-    released: tuple[str, ...]
+    epsilon: Epsilon
+    delta: Delta
+    epsilon_spent: Cost
+    epsilon_by_degree: tuple[tuple[Natural, Cost], ...]
+    mu: Cost | None
+    released: Listed
     mechanisms: tuple[MechanismRecord, ...]
-    groups: Mapping[str, float]
+    groups: Mapping[Words, Cost]
     public_parameters: Mapping[str, Any]
     assumptions: tuple[Assumption, ...]
-    attack_success: Mapping[str, Mapping[str, float]]
-    epsilon_by_degree: tuple[tuple[int, float], ...]
-    versions: Mapping[str, str]
-    created: str
-    certificate_id: str
+    attack_success: Mapping[Words, Mapping[Words, Probability]]
+    versions: Mapping[Words, Words]
 
     @property
     def cost(self) -> tuple[Event, ...]:
@@ -124,13 +132,28 @@ class Certificate:
         return tuple(a.statement for a in self.assumptions if not a.holds)
 
     @property
-    def status(self) -> str:
+    def status(self) -> Words:
         """``private``, ``private by degree`` (the headline up to a declared degree, see `scope`), ``void`` or ``no privacy``."""
         if not self.is_private:
             return "no privacy"
         if self.void_reasons:
             return "void"
         return "private" if self.scope.is_every_graph else "private by degree"
+
+    @property
+    def adjacency(self) -> Words:
+        """The neighbouring relation."""
+        return self.unit.adjacency
+
+    @property
+    def trust_model(self) -> Words:
+        """Who is trusted."""
+        return TRUST_MODEL
+
+    @property
+    def side_channels(self) -> Listed:
+        """What is not protected."""
+        return SIDE_CHANNELS
 
     @property
     def is_guarantee(self) -> bool:
@@ -148,11 +171,8 @@ class Certificate:
         def filled(record: MechanismRecord) -> MechanismRecord:
             if record.mechanism is not mechanism:
                 return record
-            fixed = [key for key in values if key not in record.details or record.details[key] is not None]
-            if fixed:
-                raise CertificateError(f"details must be open in {record.name!r}, got {', '.join(fixed)}")
-            made = replace(record, details={**record.details, **values})
-            if rebuild(made).costs != record.costs:
+            made = record.filled(values)
+            if made.costs != record.costs:
                 raise CertificateError(f"details must not change what {record.name!r} costs, got {values!r}")
             return made
 
@@ -162,37 +182,11 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; infinite numbers as the word "inf"."""
-        return {
-            "format": FORMAT,
-            "certificate_id": self.certificate_id,
-            "created": self.created,
-            "status": self.status,
-            "scope": self.scope.to_dict(),
-            "unit": self.unit.value,
-            "adjacency": self.unit.adjacency,
-            "epsilon": json_number(self.epsilon),
-            "delta": self.delta,
-            "epsilon_spent": json_number(self.epsilon_spent),
-            "epsilon_by_degree": [[degree, json_number(epsilon)] for degree, epsilon in self.epsilon_by_degree],
-            "mu": None if self.mu is None else json_number(self.mu),
-            "released": list(self.released),
-            "mechanisms": [record.to_dict() for record in self.mechanisms],
-            "groups": {group: json_number(epsilon) for group, epsilon in self.groups.items()},
-            "public_parameters": dict(self.public_parameters),
-            "assumptions": [assumption.to_dict() for assumption in self.assumptions],
-            "attack_success": {question: dict(rates) for question, rates in self.attack_success.items()},
-            "trust_model": TRUST_MODEL,
-            "side_channels": list(SIDE_CHANNELS),
-            "versions": dict(self.versions),
-        }
+        return {"format": FORMAT, **write_dataclass(self)}
 
     def to_json(self) -> str:
         """The certificate as an indented JSON document."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # records may hold functions of the degree, which no pickle takes
-        return Certificate.from_json, (self.to_json(),)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON (``.json``) or Markdown (``.md``), whole or not at all."""
@@ -241,19 +235,26 @@ class Certificate:
         if not isinstance(record, dict):
             raise CertificateError(f"not a certificate of CARIBOU: must be a JSON object, got {type(record).__name__}")
         _require_plain(record)
-        _require_fields(record)
+        if "format" not in record:
+            raise CertificateError("not a certificate of CARIBOU: it has no format")
+        if record["format"] != FORMAT or not isinstance(record["format"], int):
+            raise CertificateError(
+                f"format must be {FORMAT}, that of this version of caribou, got {record['format']!r}"
+            )
         try:
-            certificate = _read(cls, record)
-        except KeyError as error:
-            raise CertificateError(f"certificate field {error.args[0]!r} must be present, got nothing") from error
-        except (TypeError, AttributeError, ValueError, OverflowError, CaribouError) as error:
+            made: Certificate = read_dataclass(cls, {key: record[key] for key in record if key != "format"}, "")
+        except (CaribouError, TypeError, ValueError, OverflowError) as error:
             raise CertificateError(f"certificate is malformed: {error}") from error
-        # These fields are words that follow from the others; a reader must not find anything else there.
-        expected = certificate.to_dict()
-        for name in ("status", "scope", "adjacency", "attack_success", "trust_model", "side_channels"):
-            if record[name] != expected[name]:
-                raise CertificateError(f"certificate field {name!r} must be {expected[name]!r}, got {record[name]!r}")
-        return certificate
+        if not made.mechanisms:
+            raise CertificateError("certificate must hold a mechanism, got none")
+        if made.assumptions != in_order(made.assumptions):
+            raise CertificateError(
+                "certificate must state every assumption once, in the order of their names, got another"
+            )
+        missing = {"python", "caribou-gnn"} - set(made.versions)
+        if missing:
+            raise CertificateError(f"versions must name {' and '.join(sorted(missing))}, got nothing")
+        return made
 
     # -- for people ----------------------------------------------------------------------------------------------------
 
@@ -344,10 +345,23 @@ class Certificate:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of certificates, as shipped with the package."""
-    text = resources.files("caribou.privacy").joinpath("certificate.schema.json").read_text(encoding="utf-8")
-    document: dict[str, Any] = json.loads(text)
-    return document
+    """The JSON Schema of certificates, from the records themselves.
+
+    It says what form a certificate has. Whether its figures follow from each other is not a question of form: see `verify`.
+    """
+    parts: dict[str, Any] = {}
+    fields = {
+        key: schema_of(kind, parts) for key, kind in (stated_fields(Certificate) | derived_fields(Certificate)).items()
+    }
+    fields["status"] = {"enum": ["private", "private by degree", "void", "no privacy"]}
+    fields["mechanisms"]["minItems"] = fields["assumptions"]["minItems"] = 1
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:caribou:certificate:{FORMAT}",
+        "title": f"CARIBOU privacy certificate, format {FORMAT}",
+        **schema_of_fields({"format": {"const": FORMAT}, **fields}),
+        "$defs": parts,
+    }
 
 
 DEEPEST = 16
@@ -377,58 +391,6 @@ def _require_plain(value: Any, depth: int = 0) -> None:
         raise CertificateError(f"certificate must hold JSON values, got {type(value).__name__}")
 
 
-def _require_fields(record: Mapping[str, Any]) -> None:
-    missing = [name for name in FIELDS if name not in record]
-    if missing:
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        raise CertificateError(f"not a certificate of CARIBOU: it has no {', '.join(missing[:5])}{more}")
-    if record["format"] != FORMAT or not isinstance(record["format"], int):
-        raise CertificateError(f"format must be {FORMAT}, that of this version of caribou, got {record['format']!r}")
-    unknown = sorted(set(record) - set(FIELDS))
-    if unknown:
-        raise CertificateError(f"certificate must have known fields only, got {', '.join(map(str, unknown))}")
-
-
-def _read(cls: type[Certificate], record: Mapping[str, Any]) -> Certificate:
-    for name in ("mechanisms", "assumptions", "released"):
-        if not isinstance(record[name], list) or not record[name]:
-            raise CertificateError(f"certificate field {name!r} must be a list with an entry, got {record[name]!r}")
-    if not isinstance(record["epsilon_by_degree"], list):
-        raise CertificateError(
-            f"certificate field 'epsilon_by_degree' must be a list, got {record['epsilon_by_degree']!r}"
-        )
-    assumptions = tuple(Assumption.from_dict(a) for a in record["assumptions"])
-    if assumptions != in_order(assumptions):
-        raise CertificateError("certificate must state every assumption once, in the order of their names, got another")
-    released = tuple(_word(item, "released") for item in record["released"])
-    if len(set(released)) != len(released):
-        raise CertificateError(f"certificate must list what is released once, got {record['released']!r}")
-    missing = {"python", "caribou-gnn"} - set(record["versions"])
-    if missing:
-        raise CertificateError(f"certificate field 'versions' must name {' and '.join(sorted(missing))}, got nothing")
-    return cls(
-        unit=PrivacyUnit.parse(record["unit"]),
-        epsilon=_from_json(record["epsilon"], "epsilon"),
-        delta=_from_json(record["delta"], "delta"),
-        epsilon_spent=_from_json(record["epsilon_spent"], "epsilon_spent"),
-        mu=None if record["mu"] is None else _from_json(record["mu"], "mu"),
-        scope=Scope.from_dict(record["scope"]),
-        released=released,
-        mechanisms=tuple(MechanismRecord.from_dict(m) for m in record["mechanisms"]),
-        groups={_word(k, "groups"): _from_json(v, f"groups[{k}]") for k, v in record["groups"].items()},
-        public_parameters=dict(record["public_parameters"]),
-        assumptions=assumptions,
-        attack_success={
-            _word(question, "attack_success"): {str(k): _from_json(v, f"attack_success[{k}]") for k, v in rates.items()}
-            for question, rates in record["attack_success"].items()
-        },
-        epsilon_by_degree=tuple(_point(point) for point in record["epsilon_by_degree"]),
-        versions={_word(k, "versions"): _word(v, "versions") for k, v in record["versions"].items()},
-        created=_time(record["created"]),
-        certificate_id=_number_of(record["certificate_id"]),
-    )
-
-
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) != len(pairs):
@@ -440,29 +402,6 @@ def _no_constants(word: str) -> NoReturn:
     raise CertificateError(f"certificate must hold finite numbers, got {word}")
 
 
-def json_number(x: float) -> float | str | None:
-    """A number as JSON can hold it: infinity as the word "inf", what is not a number as null."""
-    if math.isnan(x):
-        return None
-    return "inf" if math.isinf(x) else x
-
-
-def _from_json(x: Any, name: str) -> float:
-    if x == "inf":
-        return math.inf
-    if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x):
-        raise CertificateError(f"certificate field {name!r} must be a finite number or 'inf', got {x!r}")
-    return float(x)
-
-
-def _point(x: Any) -> tuple[int, float]:
-    if not isinstance(x, list) or len(x) != 2 or isinstance(x[0], bool) or not isinstance(x[0], int) or x[0] < 0:
-        raise CertificateError(
-            f"certificate field 'epsilon_by_degree' must hold pairs of degree and epsilon, got {x!r}"
-        )
-    return x[0], _from_json(x[1], "epsilon_by_degree")
-
-
 def _inert(words: str) -> str:
     """Words of the owner as they are: nothing in them is a heading, a table or a link."""
     return re.sub(r"([\\`*_{}\[\]<>#|!])", r"\\\1", words)
@@ -470,27 +409,6 @@ def _inert(words: str) -> str:
 
 def _rate(false_positive_rate: str, rate: float) -> str:
     return f"at most {rate:.2%} right at {float(false_positive_rate):.1%} false alarms"
-
-
-def _word(x: Any, name: str) -> str:
-    if not isinstance(x, str) or not x:
-        raise CertificateError(f"certificate field {name!r} must hold words, got {x!r}")
-    return x
-
-
-def _time(x: Any) -> str:
-    try:
-        return datetime.strptime(_word(x, "created"), TIME).strftime(TIME)
-    except ValueError:
-        raise CertificateError(
-            f"certificate field 'created' must be a time like 2026-01-31T12:00:00Z, got {x!r}"
-        ) from None
-
-
-def _number_of(x: Any) -> str:
-    if not re.fullmatch("[0-9a-f]{32}", _word(x, "certificate_id")):
-        raise CertificateError(f"certificate field 'certificate_id' must be 32 hexadecimal digits, got {x!r}")
-    return str(x)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

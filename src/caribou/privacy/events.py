@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
 
 from caribou._validate import half_open_unit_interval, integer, non_negative, positive, unit_interval
 from caribou.errors import InputError
+from caribou.privacy.documents import Count, NonNegative, Positive, Probability, read, write
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class Gaussian:
     Gaussian(noise_multiplier=2.0, count=1)
     """
 
-    noise_multiplier: float
-    count: int = 1
+    kind: ClassVar[str] = "gaussian"
+    noise_multiplier: Positive
+    count: Count = 1
 
     def __post_init__(self) -> None:
         positive(noise_multiplier=self.noise_multiplier)
@@ -43,9 +45,10 @@ class Gaussian:
 class SubsampledGaussian:
     """``steps`` Gaussian mechanisms, each on an independent Poisson sample with rate ``sampling_probability``."""
 
-    noise_multiplier: float
-    sampling_probability: float
-    steps: int
+    kind: ClassVar[str] = "subsampled_gaussian"
+    noise_multiplier: Positive
+    sampling_probability: Positive
+    steps: Count
 
     def __post_init__(self) -> None:
         positive(noise_multiplier=self.noise_multiplier)
@@ -65,8 +68,9 @@ class Laplace:
     Laplace(noise_multiplier=2.0, count=1)
     """
 
-    noise_multiplier: float
-    count: int = 1
+    kind: ClassVar[str] = "laplace"
+    noise_multiplier: Positive
+    count: Count = 1
 
     def __post_init__(self) -> None:
         positive(noise_multiplier=self.noise_multiplier)
@@ -77,8 +81,9 @@ class Laplace:
 class EpsilonDelta:
     """A mechanism of which only (epsilon, delta) is known, e.g. randomized response or somebody else's release."""
 
-    epsilon: float
-    delta: float = 0.0
+    kind: ClassVar[str] = "epsilon_delta"
+    epsilon: NonNegative
+    delta: Probability = 0.0
 
     def __post_init__(self) -> None:
         non_negative(epsilon=self.epsilon)
@@ -89,6 +94,8 @@ class EpsilonDelta:
 class NonPrivate:
     """A release without noise (epsilon = inf)."""
 
+    kind: ClassVar[str] = "non_private"
+
 
 @dataclass(frozen=True)
 class Parallel:
@@ -98,6 +105,7 @@ class Parallel:
     groups, and a pure epsilon adds up faster than a Gaussian that costs the same alone.
     """
 
+    kind: ClassVar[str] = "parallel"
     groups: tuple[tuple[Event, ...], ...]
 
     def __post_init__(self) -> None:
@@ -108,44 +116,21 @@ class Parallel:
 
 Event = Gaussian | SubsampledGaussian | Laplace | EpsilonDelta | NonPrivate | Parallel
 
-_KINDS: dict[str, type[Event]] = {
-    "gaussian": Gaussian,
-    "subsampled_gaussian": SubsampledGaussian,
-    "laplace": Laplace,
-    "epsilon_delta": EpsilonDelta,
-    "non_private": NonPrivate,
-}
-
 
 def event_to_dict(event: Event) -> dict[str, Any]:
     """The event as plain JSON values, with its ``kind``."""
-    if isinstance(event, Parallel):
-        return {"kind": "parallel", "groups": [[event_to_dict(e) for e in group] for group in event.groups]}
-    for kind, cls in _KINDS.items():
-        if type(event) is cls:
-            return {"kind": kind, **asdict(event)}
-    raise InputError(f"event must be one of {', '.join(_KINDS)}, got {type(event).__name__}")
+    if not isinstance(event, Event):
+        raise InputError(
+            f"event must be one of {', '.join(e.kind for e in get_args(Event))}, got {type(event).__name__}"
+        )
+    record: dict[str, Any] = write(event)
+    return record
 
 
 def event_from_dict(record: Mapping[str, Any]) -> Event:
-    """The inverse of `event_to_dict`; unknown kinds and fields are errors."""
-    fields = dict(record)
-    kind = fields.pop("kind", None)
-    if kind == "parallel":
-        return _parallel_from(fields)
-    if kind not in _KINDS:
-        raise InputError(f"event kind must be one of {', '.join(_KINDS)}, got {kind!r}")
-    try:
-        return _KINDS[kind](**fields)
-    except TypeError as error:
-        raise InputError(f"event fields must be those of {kind!r}, got {sorted(fields)}") from error
-
-
-def _parallel_from(fields: Mapping[str, Any]) -> Parallel:
-    groups = fields.get("groups")
-    if set(fields) != {"groups"} or not isinstance(groups, list) or not all(isinstance(g, list) for g in groups):
-        raise InputError(f"event fields must be those of 'parallel', lists of events, got {sorted(fields)}")
-    return Parallel(tuple(tuple(event_from_dict(event) for event in group) for group in groups))
+    """The inverse of `event_to_dict`; unknown kinds, and fields that are missing or unknown, are errors."""
+    event: Event = read(Event, record, "event")
+    return event
 
 
 MAX_CHOICES = 64

@@ -1,23 +1,30 @@
-"""What each mechanism writes into a certificate: figures from which its cost follows, who pays it, and where the theorem holds.
+"""What each mechanism writes into a certificate: a frozen record of its inputs, from which everything else follows.
 
-One function per mechanism makes the record from numbers. `rebuild` makes it again from the figures of a stored record, so a
-verifier recomputes exactly what a plan computed. A record also says which assumptions it needs and which public parameters it
-fixes; these follow from its figures and are not stored.
+To make a record, to read one from a certificate and to verify one are the same: inputs go in, and figures, theorem, costs, scope
+and assumptions come out. A document states them too, and `MechanismRecord.contradictions` says where it states anything else.
+
+A further mechanism is one class: its fields are its inputs, and its ``__post_init__`` says what follows from them.
+
+>>> record = MeanRecord(name="mean of the training rows", noise_std=3.0)
+>>> record.costs
+{<Group.TRAINING: 'training nodes'>: (Gaussian(noise_multiplier=3.0, count=1),)}
+>>> MechanismRecord.from_dict(record.to_dict()) == record
+True
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
-from caribou._validate import integer, member, non_negative, open_unit_interval, positive, unit_interval
+from caribou._validate import integer, member
 from caribou.errors import CertificateError
-from caribou.privacy.accounting import randomized_response_epsilon
-from caribou.privacy.arithmetic import sum_arithmetic, vote_arithmetic
+from caribou.privacy.accounting import epsilon_of, randomized_response_epsilon
 from caribou.privacy.assumptions import (
     LAYER_ASSUMPTIONS,
     Assumption,
@@ -32,8 +39,24 @@ from caribou.privacy.calibration import (
     CalibratedPropagation,
     CalibratedSums,
     CalibratedVotes,
-    propagation_mu,
-    sums_mu,
+)
+from caribou.privacy.documents import (
+    Count,
+    Delta,
+    Epsilon,
+    Natural,
+    NonNegative,
+    Positive,
+    Probability,
+    Words,
+    close,
+    differences,
+    read_fields,
+    same,
+    schema_of,
+    schema_of_fields,
+    stated_fields,
+    write,
 )
 from caribou.privacy.events import (
     EpsilonDelta,
@@ -44,9 +67,8 @@ from caribou.privacy.events import (
     Parallel,
     SubsampledGaussian,
     choices,
-    event_from_dict,
-    event_to_dict,
 )
+from caribou.privacy.pair_response import asymmetric_response, laplace_threshold_response
 from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.selection import RandomTrials, selection_epsilon
 from caribou.privacy.sensitivity import (
@@ -55,11 +77,12 @@ from caribou.privacy.sensitivity import (
     adjacency_gradient_edge_sensitivity,
     adjacency_gradient_node_sensitivity,
     confusion_sensitivity,
-    convergence_factor,
+    neighbour_count_sensitivity,
     neighbourhood_gradient_sensitivity,
-    recomputed_sensitivity,
-    sum_sensitivity,
 )
+
+Costs = Mapping["Group", tuple[Event, ...]]
+"""The events that each group pays."""
 
 
 class Group(Enum):
@@ -70,11 +93,6 @@ class Group(Enum):
     TRAINING = "training nodes"
     VALIDATION = "validation nodes"
     OTHERS = "test nodes and the rest"
-
-    @classmethod
-    def parse(cls, word: Any) -> Group:
-        """The group by its word; everything else is an error."""
-        return member(cls, word, "group", CertificateError)
 
 
 PARTS = (Group.TRAINING, Group.VALIDATION, Group.OTHERS)
@@ -101,38 +119,100 @@ class Mechanism(Enum):
     NO_RELEASE = "no release"
     NO_NOISE = "no noise"
 
-    @classmethod
-    def parse(cls, word: Any) -> Mechanism:
-        """The mechanism by its word; everything else is an error."""
-        return member(cls, word, "mechanism", CertificateError)
+
+EVERY_GRAPH = Scope()
+CALIBRATED = "calibrated"
+"""The field that holds the calibrated record which the mechanism takes, where there is one."""
+UNSTATED = {"stated": False}
+_SAMPLERS: Mapping[type, tuple[Sampler, ...]] = {
+    Gaussian: (Sampler.GAUSSIAN,),
+    SubsampledGaussian: (Sampler.GAUSSIAN, Sampler.BERNOULLI),
+    Laplace: (Sampler.LAPLACE,),
+}
+"""How the noise of an event is sampled, where its kind says so."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MechanismRecord:
-    """One mechanism of a release.
+    """One mechanism of a release. Subclasses hold their inputs as fields; the rest follows from them, see `_follow`.
 
-    ``name``: what it is for, in words. ``details``: the figures. ``costs``: the events that each group pays, a node up to the
-    declared degree. ``scope``, ``needs``, ``public``, ``reads_edges`` and ``by_degree`` follow from the figures: where the
-    headline holds, the assumptions it needs, the public parameters that it fixes, whether it looks at edges, and what a node of
-    any degree pays (None: the same for all).
+    Args:
+        name: what it is for, in words.
+        contradictions: where the document that this record was read from states something else than follows from its inputs.
+
+    What follows: ``theorem``, why it costs what it costs. ``costs``, the events that each group pays, a node up to the
+    declared degree; `costs_at` for any other, where ``by_degree``. ``figures``, what a document states besides the inputs.
+    ``scope``, where the costs hold. ``needs``, the assumptions of the theorem. ``public``, the public parameters that it fixes.
+    ``reads_edges``, whether it looks at an edge. ``samplers``, how its noise is sampled. ``declared``, paths of fields that the
+    cost does not follow from: a verifier can only repeat them.
     """
 
-    mechanism: Mechanism
-    name: str
-    theorem: str
-    details: Mapping[str, Any]
-    costs: Mapping[Group, tuple[Event, ...]]
-    scope: Scope = field(default_factory=Scope, compare=False)
-    needs: tuple[Assumption, ...] = field(default=(), compare=False)
-    public: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    reads_edges: bool = field(default=True, compare=False)
-    by_degree: Callable[[int], Mapping[Group, tuple[Event, ...]]] | None = field(
-        default=None, compare=False, repr=False
-    )
+    mechanism: ClassVar[Mechanism]
+    everybody: ClassVar[bool] = False
+    """Whether every node is in it, so that who pays is not a figure of its own."""
 
-    def costs_at(self, degree: int) -> Mapping[Group, tuple[Event, ...]]:
+    name: Words
+    contradictions: tuple[str, ...] = field(default=(), compare=False, repr=False, metadata=UNSTATED)
+    theorem: str = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    costs: Costs = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    by_degree: bool = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    figures: Mapping[str, Any] = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    scope: Scope = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    needs: tuple[Assumption, ...] = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    public: Mapping[str, Any] = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    reads_edges: bool = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    samplers: frozenset[Sampler] = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    declared: tuple[str, ...] = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+    _costs_of: Callable[[int | None], Costs] = field(init=False, compare=False, repr=False, metadata=UNSTATED)
+
+    def _follow(
+        self,
+        theorem: str,
+        costs: Callable[[int | None], Costs],
+        *,
+        by_degree: bool = False,
+        figures: Mapping[str, Any] = MappingProxyType({}),
+        scope: Scope = EVERY_GRAPH,
+        needs: Sequence[Assumption] = (),
+        public: Mapping[str, Any] = MappingProxyType({}),
+        reads_edges: bool = True,
+        pure: Sampler | None = None,
+        samplers: Iterable[Sampler] | None = None,
+        declared: Sequence[str] = (),
+    ) -> None:
+        """What follows from the inputs, to be called by ``__post_init__``.
+
+        ``costs``: of a node of a degree; None: of the declared one. ``pure``: how the noise of a pure event is sampled.
+        ``samplers``: all of them, where the events do not say.
+        """
+        paid = costs(None)
+        events = {type(event) for each in paid.values() for event in each}
+        drawn = {sampler for kind in events for sampler in _SAMPLERS.get(kind, ())}
+        drawn |= {pure} if pure is not None and EpsilonDelta in events else set()
+        found = {
+            "theorem": theorem,
+            "costs": paid,
+            "by_degree": by_degree,
+            "figures": figures,
+            "scope": scope,
+            "needs": tuple(needs),
+            "public": public,
+            "reads_edges": reads_edges,
+            "samplers": frozenset(drawn if samplers is None else samplers),
+            "declared": tuple(declared),
+            "_costs_of": costs,
+        }
+        for key, value in found.items():
+            object.__setattr__(self, key, value)
+
+    def costs_at(self, degree: int) -> Costs:
         """What each group pays for a node of this degree."""
-        return self.costs if self.by_degree is None else self.by_degree(degree)
+        return self._costs_of(degree) if self.by_degree else self.costs
+
+    @property
+    def level(self) -> PrivacyUnit:
+        """The privacy unit at which it has a theorem: that of who pays."""
+        return PrivacyUnit.EDGE if Group.EVERY_EDGE in self.costs else PrivacyUnit.NODE
 
     @property
     def event(self) -> Event:
@@ -142,51 +222,94 @@ class MechanismRecord:
             raise CertificateError(f"mechanism {self.name!r} must cost one event, got {len(different) + 1} or more")
         return events[0]
 
+    def disagreement(self, public: Mapping[str, Any], delta: float) -> str | None:
+        """What contradicts the public parameters or the delta of a claim besides ``public``, in words; None if nothing does."""
+        return None
+
+    # -- as a document ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def inputs(cls) -> dict[str, Any]:
+        """The fields that stand among the details, with their types; those of a calibrated record stand there one by one."""
+        beside = ("name", "payers", CALIBRATED)
+        fields = {key: kind for key, kind in stated_fields(cls).items() if key not in beside}
+        return fields | (stated_fields(calibrated) if (calibrated := stated_fields(cls).get(CALIBRATED)) else {})
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Inputs and figures as plain JSON values."""
+        source = getattr(self, CALIBRATED, self)
+        return {key: write(getattr(source, key)) for key in self.inputs()} | write(self.figures)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
             "mechanism": self.mechanism.value,
             "name": self.name,
             "theorem": self.theorem,
-            "details": dict(self.details),
-            "costs": {group.value: [event_to_dict(e) for e in events] for group, events in self.costs.items()},
+            "details": self.details,
+            "costs": write(self.costs),
         }
 
     @classmethod
     def from_dict(cls, record: Any) -> MechanismRecord:
-        """The inverse of `to_dict`. What follows from the figures is left to `rebuild`."""
+        """The record that the inputs of a document give. Whatever else it states is compared, see ``contradictions``."""
         if not isinstance(record, Mapping) or set(record) != {"mechanism", "name", "theorem", "details", "costs"}:
             raise CertificateError(f"mechanism must have mechanism, name, theorem, details and costs, got {record!r}")
-        for key, kind in (("name", str), ("theorem", str), ("details", Mapping), ("costs", Mapping)):
-            if not isinstance(record[key], kind):
-                raise CertificateError(f"mechanism field {key!r} must be of another type, got {record[key]!r}")
-        if not record["costs"] or not all(isinstance(e, list) and e for e in record["costs"].values()):
-            raise CertificateError(
-                f"mechanism {record['name']!r} must say who pays which events, got {record['costs']!r}"
-            )
-        costs = {Group.parse(g): tuple(map(_stated_event, events)) for g, events in record["costs"].items()}
-        return cls(
-            Mechanism.parse(record["mechanism"]), record["name"], record["theorem"], dict(record["details"]), costs
+        kind = RECORDS[member(Mechanism, record["mechanism"], "mechanism", CertificateError)]
+        try:
+            made = kind._read(record)
+            return replace(made, contradictions=tuple(differences(record, made.to_dict())))
+        except (TypeError, AttributeError, KeyError, ValueError, OverflowError, ZeroDivisionError) as error:
+            raise CertificateError(f"{record['name']}: details are malformed: {error}") from error
+
+    @classmethod
+    def _read(cls, record: Mapping[str, Any]) -> Self:
+        beside = {"name": record["name"], "payers": list(record["costs"])}
+        inputs = {key: record["details"][key] for key in cls.inputs()}
+        stated = {**beside, CALIBRATED: inputs, **inputs}
+        return cls(**read_fields(cls, {key: stated[key] for key in stated_fields(cls)}, ""))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a record holds functions of the degree, which no pickle takes
+        return MechanismRecord.from_dict, (self.to_dict(),)
+
+    def filled(self, values: Mapping[str, Any]) -> MechanismRecord:
+        """The record with figures that exist only after a draw, in the place of those that it left open (None)."""
+        made = replace(self, **{key: value for key, value in values.items() if key in self.inputs()})
+        open_ones = {key for key, value in self.details.items() if value is None}
+        wrong = [key for key in values if key not in open_ones or not same(values[key], made.details[key])]
+        if wrong:
+            raise CertificateError(f"details must be open in {self.name!r}, got {', '.join(wrong)}")
+        return made
+
+    @classmethod
+    def schema(cls, parts: dict[str, Any]) -> dict[str, Any]:
+        """The JSON Schema of this kind; of all kinds, for the class itself. Figures are numbers or words: they are recomputed."""
+        if cls is MechanismRecord:
+            return {"anyOf": [schema_of(kind, parts) for kind in RECORDS.values()]}
+        details = schema_of_fields({key: schema_of(kind, parts) for key, kind in cls.inputs().items()})
+        return schema_of_fields(
+            {
+                "mechanism": {"const": cls.mechanism.value},
+                "name": schema_of(Words, parts),
+                "theorem": schema_of(Words, parts),
+                "details": details | {"additionalProperties": {"type": ["number", "string", "null"]}},
+                "costs": schema_of(_COSTS, parts),
+            }
         )
 
 
-def _stated_event(record: Any) -> Event:
-    """The event of a stored record, which must state every field: nothing is filled in by a default."""
-    event = event_from_dict(record)
-    if _keys(record) != _keys(event_to_dict(event)):
-        raise CertificateError(f"event must state each of its fields, got {record!r}")
-    return event
+_COSTS = Mapping[Group, tuple[Event, ...]]
 
 
-def _keys(value: Any) -> Any:
-    """The shape of a JSON value: its keys, and those of everything inside."""
-    if isinstance(value, Mapping):
-        return {key: _keys(inner) for key, inner in value.items()}
-    return [_keys(inner) for inner in value] if isinstance(value, list) else None
-
-
-def _each(groups: Sequence[Group], *events: Event) -> dict[Group, tuple[Event, ...]]:
+def _each(groups: Sequence[Group], *events: Event) -> Costs:
     return dict.fromkeys(groups, tuple(events))
+
+
+def everyone(unit: PrivacyUnit) -> tuple[Group, ...]:
+    """The group of all protected units."""
+    return EDGES if unit is PrivacyUnit.EDGE else NODES
 
 
 def _reach(bounds: Bounds) -> Scope:
@@ -204,116 +327,108 @@ def _public_bounds(bounds: Bounds) -> dict[str, Any]:
     return {"degree_cap": bounds.degree_cap, "declared_degree": bounds.declared_degree, "nodes": bounds.nodes}
 
 
-def _without_floor(bounds: Bounds) -> Bounds:
+def _require_no_floor(bounds: Bounds) -> None:
     """Bounds of a mechanism that normalises nothing: its degree floor is the default, so that no figure is free."""
     if bounds.degree_floor != Bounds(degree_cap=bounds.degree_cap).degree_floor:
         raise CertificateError(f"degree_floor must be left out where nothing is normalised, got {bounds.degree_floor}")
-    return bounds
 
 
-def everyone(unit: PrivacyUnit) -> tuple[Group, ...]:
-    """The group of all protected units."""
-    return EDGES if unit is PrivacyUnit.EDGE else NODES
+def _require_nodes(bounds: Bounds, nodes: int) -> None:
+    """A bound for graphs of another size would be a bound of something else."""
+    if bounds.nodes != nodes:
+        raise CertificateError(f"nodes must be the same in bounds and state, {nodes}, got {bounds.nodes}")
+
+
+def _payers(payers: tuple[Group, ...], unit: PrivacyUnit) -> tuple[Group, ...]:
+    """Everybody at the unit, which is what none means, or parts of the split at node level."""
+    of_a_split = unit is PrivacyUnit.NODE and set(payers) <= set(PARTS)
+    if payers and payers != everyone(unit) and not of_a_split:
+        raise CertificateError(f"groups must be {everyone(unit)[0].value} or parts of the split, got {_listed(payers)}")
+    return payers or everyone(unit)
 
 
 # -- message passing and sums -----------------------------------------------------------------------------------------
 
 
-def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[Group] | None = None) -> MechanismRecord:
-    """Perturbed message passing. ``groups``: who pays, all protected units unless a split is part of the release."""
-    s = calibrated.sensitivity
-    arithmetic = calibrated.arithmetic
-    node = s.unit is PrivacyUnit.NODE
-    payers = groups or everyone(s.unit)
-    if s.layer not in LAYER_THEOREMS:
-        return _of_own_layer(calibrated, payers)
-    layer_inputs = (Assumption(LAYER_ASSUMPTIONS[s.layer]),) if s.layer in LAYER_ASSUMPTIONS else ()
-    return MechanismRecord(
-        Mechanism.MESSAGE_PASSING,
-        Mechanism.MESSAGE_PASSING.value,
-        f"{s.theorem}; the last of K states is mu-GDP (docs/privacy.md, Theorem 1)",
-        calibrated.to_dict(),
-        _each(payers, calibrated.event),
-        scope=_reach(s.bounds) if node else Scope(),
-        needs=(initial_state(s.unit), *layer_inputs, *(_of_the_cut(s.bounds) if node else ())),
-        public={
-            "hops": calibrated.hops,
-            "layer": s.layer,
-            **{key: value for key, value in s.parameters if key != "columns"},
-            "degree_floor": s.bounds.degree_floor,
-            "degree_cap": s.bounds.degree_cap,
-            "declared_degree": s.bounds.declared_degree,
-            "nodes": arithmetic.nodes,
-            "columns": arithmetic.columns,
-        },
-        by_degree=(lambda degree: _each(payers, calibrated.event_at(degree))) if node else None,
-    )
+@dataclass(frozen=True, kw_only=True)
+class MessagePassingRecord(MechanismRecord):
+    """Perturbed message passing. ``payers``: all protected units unless a split is part of the release."""
+
+    mechanism = Mechanism.MESSAGE_PASSING
+    everybody = True
+
+    name: Words = Mechanism.MESSAGE_PASSING.value
+    calibrated: CalibratedPropagation
+    payers: tuple[Group, ...] = ()
+
+    def __post_init__(self) -> None:
+        c = self.calibrated.recomputed()
+        s, node = c.sensitivity, c.sensitivity.unit is PrivacyUnit.NODE
+        payers = _payers(self.payers, s.unit)
+        _require_nodes(s.bounds, c.arithmetic.nodes)
+        parameters = dict(s.parameters)
+        if parameters.pop("columns", c.arithmetic.columns) != c.arithmetic.columns:
+            raise CertificateError(f"columns must be the same in layer and state, got {c.arithmetic.columns}")
+        layer_inputs = (Assumption(LAYER_ASSUMPTIONS[s.layer]),) if s.layer in LAYER_ASSUMPTIONS else ()
+        object.__setattr__(self, "calibrated", c)
+        object.__setattr__(self, "payers", payers)
+        self._follow(
+            f"{s.theorem}; the last of K states is mu-GDP (docs/privacy.md, Theorem 1)",
+            lambda degree: _each(payers, c.event if degree is None else c.event_at(degree)),
+            by_degree=node,
+            figures={"noise_multiplier": c.noise_multiplier, "error": c.arithmetic.error(c.noise_std)},
+            scope=_reach(s.bounds) if node else EVERY_GRAPH,
+            needs=(initial_state(s.unit), *layer_inputs, *(_of_the_cut(s.bounds) if node else ())),
+            public={
+                "hops": c.hops,
+                "layer": s.layer,
+                **parameters,
+                "degree_floor": s.bounds.degree_floor,
+                **_public_bounds(s.bounds),
+                "columns": c.arithmetic.columns,
+            },
+            declared=("details.sensitivity.parameters",),
+        )
 
 
-def _of_own_layer(calibrated: CalibratedPropagation, payers: Sequence[Group]) -> MechanismRecord:
-    """Message passing of a layer that has no theorem here: its bound is declared, and a verifier can only repeat it."""
-    s = calibrated.sensitivity
-    bounds = {"degree_floor": s.bounds.degree_floor, "step_moves_by": s.value, "contraction": s.contraction}
-    figures = {"layer": s.layer, "parameters": dict(s.parameters), **bounds, "hops": calibrated.hops}
-    theorem = f"{s.theorem}; then the last of K states is mu-GDP (docs/privacy.md, Theorem 1). {initial_state(s.unit).statement}"
-    name, details = f"{Mechanism.MESSAGE_PASSING.value}, layer {s.layer}", figures | {"noise_std": calibrated.noise_std}
-    return own_record(name, theorem, s.unit, _each(payers, calibrated.event), details=details)
+@dataclass(frozen=True, kw_only=True)
+class SumsRecord(MechanismRecord):
+    """Noisy sums over neighbours, every hop released. ``payers``: as in message passing."""
 
+    mechanism = Mechanism.NEIGHBOUR_SUMS
+    everybody = True
 
-def _rebuilt_message_passing(d: Mapping[str, Any], groups: Sequence[Group]) -> MechanismRecord:
-    s, a = d["sensitivity"], d["arithmetic"]
-    if s["bounds"]["nodes"] != a["nodes"]:
-        raise CertificateError(f"nodes must be the same in bounds and arithmetic, got {s['bounds']['nodes']!r}")
-    theorem = recomputed_sensitivity(s)
-    if dict(theorem.parameters).get("columns", a["columns"]) != a["columns"]:
-        raise CertificateError(f"columns must be the same in layer and arithmetic, got {a['columns']!r}")
-    kappa = convergence_factor(hops=d["hops"], contraction=theorem.contraction)
-    arithmetic = theorem.arithmetic(nodes=a["nodes"], columns=a["columns"], storage=a["storage"])
-    noise_std = _noise(d["noise_std"])
-    mu = math.inf
-    if noise_std > 0:
-        error = arithmetic.error(noise_std)
-        mu = propagation_mu(sensitivity=theorem.value, kappa=kappa, noise_std=noise_std, arithmetic_error=error)
-    return message_passing_record(CalibratedPropagation(theorem, d["hops"], kappa, mu, noise_std, arithmetic), groups)
+    name: Words = Mechanism.NEIGHBOUR_SUMS.value
+    calibrated: CalibratedSums
+    payers: tuple[Group, ...] = ()
 
-
-def sums_record(calibrated: CalibratedSums, groups: Sequence[Group] | None = None) -> MechanismRecord:
-    """Noisy sums over neighbours, every hop released."""
-    s = calibrated.sensitivity
-    node = s.unit is PrivacyUnit.NODE
-    payers = groups or everyone(s.unit)
-    return MechanismRecord(
-        Mechanism.NEIGHBOUR_SUMS,
-        Mechanism.NEIGHBOUR_SUMS.value,
-        s.theorem,
-        calibrated.to_dict(),
-        _each(payers, calibrated.event),
-        scope=_reach(_without_floor(s.bounds)) if node else Scope(),
-        needs=(initial_state(s.unit), *(_of_the_cut(s.bounds) if node else ())),
-        public={
-            "hops": calibrated.hops,
-            "radius": s.radius,
-            # at node level the public columns are those of the features
-            **({} if node else {"columns": calibrated.arithmetic.columns}),
-            **_public_bounds(s.bounds),
-            "nodes": calibrated.arithmetic.nodes,
-        },
-        by_degree=(lambda degree: _each(payers, calibrated.event_at(degree))) if node else None,
-    )
-
-
-def _rebuilt_sums(d: Mapping[str, Any], groups: Sequence[Group]) -> MechanismRecord:
-    s, a = d["sensitivity"], d["arithmetic"]
-    bounds = Bounds(**s["bounds"])
-    if PrivacyUnit.parse(s["unit"]) is PrivacyUnit.NODE and bounds.nodes != a["nodes"]:
-        raise CertificateError(f"nodes must be the same in bounds and arithmetic, got {bounds.nodes!r}")
-    theorem = sum_sensitivity(s["unit"], bounds=bounds, radius=s["radius"])
-    arithmetic = sum_arithmetic(nodes=a["nodes"], columns=a["columns"], radius=theorem.radius)
-    noise_std, mu = _noise(d["noise_std"]), math.inf
-    if noise_std > 0:
-        error = arithmetic.error(noise_std)
-        mu = sums_mu(sensitivity=theorem.value, hops=d["hops"], noise_std=noise_std, arithmetic_error=error)
-    return sums_record(CalibratedSums(theorem, d["hops"], mu, noise_std, arithmetic), groups)
+    def __post_init__(self) -> None:
+        c = self.calibrated.recomputed()
+        s, node = c.sensitivity, c.sensitivity.unit is PrivacyUnit.NODE
+        payers = _payers(self.payers, s.unit)
+        if node:
+            _require_no_floor(s.bounds)
+            _require_nodes(s.bounds, c.arithmetic.nodes)
+        # at node level the public columns are those of the features
+        columns = {} if node else {"columns": c.arithmetic.columns}
+        object.__setattr__(self, "calibrated", c)
+        object.__setattr__(self, "payers", payers)
+        self._follow(
+            s.theorem,
+            lambda degree: _each(payers, c.event if degree is None else c.event_at(degree)),
+            by_degree=node,
+            figures={"error": c.arithmetic.error(c.noise_std)},
+            scope=_reach(s.bounds) if node else EVERY_GRAPH,
+            needs=(initial_state(s.unit), *(_of_the_cut(s.bounds) if node else ())),
+            public={
+                "hops": c.hops,
+                "radius": s.radius,
+                **columns,
+                **_public_bounds(s.bounds),
+                "nodes": c.arithmetic.nodes,
+            },
+            declared=("details.arithmetic.nodes", "details.arithmetic.columns"),
+        )
 
 
 # -- training and means -----------------------------------------------------------------------------------------------
@@ -385,402 +500,402 @@ def descent_sensitivity(
     )
 
 
-def descent_record(
-    name: str,
-    *,
-    unit: PrivacyUnit,
-    steps: int,
-    noise_multiplier: float,
-    clip: float,
-    examples: Examples = Examples.OWN_ROWS,
-    bounds: Bounds | None = None,
-    own_share: float | None = None,
-    message_scale: int | None = None,
-    schedule: Mapping[str, Any] | None = None,
-) -> MechanismRecord:
+@dataclass(frozen=True, kw_only=True)
+class DescentRecord(MechanismRecord):
     """Full-batch noisy gradient descent. ``noise_multiplier``: noise per step and per unit of sensitivity; 0 without noise.
 
     ``schedule``: further figures of the training, which do not enter the cost.
     """
 
-    def moved(degree: int | None = None) -> tuple[float, float]:
-        return descent_sensitivity(
-            examples, unit, bounds=bounds, own_share=own_share, message_scale=message_scale, degree=degree
+    mechanism = Mechanism.NOISY_DESCENT
+
+    unit: PrivacyUnit
+    examples: Examples = Examples.OWN_ROWS
+    bounds: Bounds | None = None
+    own_share: Positive | None = None
+    message_scale: Count | None = None
+    clip: Positive
+    steps: Count
+    noise_multiplier: NonNegative
+    schedule: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        moved = partial(
+            descent_sensitivity,
+            self.examples,
+            self.unit,
+            bounds=self.bounds,
+            own_share=self.own_share,
+            message_scale=self.message_scale,
+        )
+        with_own, _ = moved()
+        if self.bounds is not None:
+            _require_no_floor(self.bounds)
+
+        def event(sensitivity: float) -> Event:
+            if self.noise_multiplier == 0:
+                return NonPrivate()
+            return Gaussian(self.noise_multiplier * (with_own / sensitivity), self.steps)
+
+        def costs(degree: int | None) -> Costs:
+            own, without = moved(degree=degree)
+            if self.unit is PrivacyUnit.EDGE:
+                return _each(EDGES, event(own))
+            others = (Group.VALIDATION, Group.OTHERS) if without > 0 else ()
+            return {Group.TRAINING: (event(own),), **{group: (event(without),) for group in others}}
+
+        weights = (Assumption(AssumptionName.RELEASED_WEIGHTS),) if self.examples is Examples.ROWS_OF_A else ()
+        self._follow(
+            DESCENT_THEOREMS[self.examples],
+            costs,
+            by_degree=self.bounds is not None,
+            figures={"sensitivity_in_clips": with_own, "noise_std": self.noise_multiplier * with_own * self.clip},
+            scope=EVERY_GRAPH if self.bounds is None else _reach(self.bounds),
+            needs=(*(() if self.bounds is None else _of_the_cut(self.bounds)), *weights),
+            public={} if self.bounds is None else _public_bounds(self.bounds),
+            reads_edges=self.examples is not Examples.OWN_ROWS,
+            declared=("details.schedule",),
         )
 
-    with_own, _ = moved()
-    steps, clip = integer(at_least=1, steps=steps), positive(clip=clip)
 
-    def event(sensitivity: float) -> Event:
-        if noise_multiplier == 0:
-            return NonPrivate()
-        return Gaussian(noise_multiplier * (with_own / sensitivity), steps)
-
-    def costs(degree: int | None = None) -> dict[Group, tuple[Event, ...]]:
-        own, without = moved(degree)
-        if unit is PrivacyUnit.EDGE:
-            return _each(EDGES, event(own))
-        paid = _each((Group.TRAINING,), event(own))
-        return paid | _each((Group.VALIDATION, Group.OTHERS), event(without)) if without > 0 else paid
-
-    return MechanismRecord(
-        Mechanism.NOISY_DESCENT,
-        name,
-        DESCENT_THEOREMS[examples],
-        {
-            "unit": unit.value,
-            "examples": examples.value,
-            "bounds": None if bounds is None else asdict(bounds),
-            "own_share": own_share,
-            "message_scale": message_scale,
-            "sensitivity_in_clips": with_own,
-            "clip": clip,
-            "steps": steps,
-            "noise_multiplier": noise_multiplier,
-            "noise_std": noise_multiplier * with_own * clip,
-            "schedule": dict(schedule or {}),
-        },
-        costs(),
-        scope=Scope() if bounds is None else _reach(_without_floor(bounds)),
-        needs=(
-            *(() if bounds is None else _of_the_cut(bounds)),
-            *((Assumption(AssumptionName.RELEASED_WEIGHTS),) if examples is Examples.ROWS_OF_A else ()),
-        ),
-        public={} if bounds is None else _public_bounds(bounds),
-        reads_edges=examples is not Examples.OWN_ROWS,
-        by_degree=None if bounds is None else costs,
-    )
-
-
-def _rebuilt_descent(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
-    unit, examples = PrivacyUnit.parse(d["unit"]), member(Examples, d["examples"], "examples", CertificateError)
-    figures = {
-        "examples": examples,
-        "bounds": None if d["bounds"] is None else Bounds(**d["bounds"]),
-        "own_share": d["own_share"],
-        "message_scale": d["message_scale"],
-    }
-    with_own, _without = descent_sensitivity(unit=unit, **figures)
-    multiplier = _noise(d["noise_std"]) / (with_own * positive(clip=d["clip"]))
-    return descent_record(
-        "",
-        unit=unit,
-        steps=d["steps"],
-        noise_multiplier=multiplier,
-        clip=d["clip"],
-        **figures,
-        schedule=d["schedule"],
-    )
-
-
-def mean_record(name: str, *, noise_std: float) -> MechanismRecord:
+@dataclass(frozen=True, kw_only=True)
+class MeanRecord(MechanismRecord):
     """A noisy sum of the training rows, each of norm at most 1, divided by a public number."""
-    event: Event = Gaussian(noise_std) if noise_std > 0 else NonPrivate()
-    return MechanismRecord(
-        Mechanism.NOISY_MEAN,
-        name,
-        "rows of norm at most 1: one row moves the sum by at most 1 in L2",
-        {"sensitivity": 1.0, "noise_std": noise_std},
-        _each((Group.TRAINING,), event),
-        reads_edges=False,
-    )
+
+    mechanism = Mechanism.NOISY_MEAN
+
+    noise_std: NonNegative
+
+    def __post_init__(self) -> None:
+        event = Gaussian(self.noise_std) if self.noise_std > 0 else NonPrivate()
+        self._follow(
+            "rows of norm at most 1: one row moves the sum by at most 1 in L2",
+            lambda _: _each((Group.TRAINING,), event),
+            figures={"sensitivity": 1.0},
+            reads_edges=False,
+        )
 
 
 # -- counts and votes -------------------------------------------------------------------------------------------------
 
 
-def counts_record(calibrated: CalibratedCounts) -> MechanismRecord:
+@dataclass(frozen=True, kw_only=True)
+class CountsRecord(MechanismRecord):
     """Counts of classes over all neighbours of every node, every stage released."""
-    return MechanismRecord(
-        Mechanism.NEIGHBOUR_COUNTS,
-        Mechanism.NEIGHBOUR_COUNTS.value,
-        "an edge adds 1 to one count of either end: each stage moves by 2 in L1, and stages add up (docs/privacy.md, Theorem 12)",
-        calibrated.to_dict(),
-        _each(EDGES, calibrated.event),
-        public={"stages": calibrated.stages},
-    )
+
+    mechanism = Mechanism.NEIGHBOUR_COUNTS
+
+    name: Words = Mechanism.NEIGHBOUR_COUNTS.value
+    calibrated: CalibratedCounts
+
+    def __post_init__(self) -> None:
+        c = self.calibrated
+        self._follow(
+            "an edge adds 1 to one count of either end: each stage moves by 2 in L1, and stages add up "
+            "(docs/privacy.md, Theorem 12)",
+            lambda _: _each(EDGES, c.event),
+            figures={"sensitivity": neighbour_count_sensitivity(), "noise_epsilon": c.noise_epsilon},
+            public={"stages": c.stages},
+            pure=Sampler.DISCRETE_LAPLACE,
+        )
 
 
-def _rebuilt_counts(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
-    epsilon = math.inf if d["epsilon"] is None else positive(epsilon=d["epsilon"])
-    return counts_record(CalibratedCounts(d["stages"], epsilon))
+@dataclass(frozen=True, kw_only=True)
+class EdgeVotesRecord(MechanismRecord):
+    """Counts of classes over neighbours, every pair asked once: ``mu``-GDP with Gaussian noise, or else ``epsilon``-DP.
+
+    Infinity for what they are not; without noise they are neither.
+    """
+
+    mechanism = Mechanism.EDGE_VOTES
+
+    name: Words = "votes"
+    epsilon: Epsilon
+    mu: Epsilon
+
+    def __post_init__(self) -> None:
+        event: Event = NonPrivate()
+        if math.isfinite(self.mu):
+            object.__setattr__(self, "epsilon", math.inf)
+            event = Gaussian(1 / self.mu)
+        elif math.isfinite(self.epsilon):
+            event = EpsilonDelta(self.epsilon)
+        noise = {Gaussian: "Gaussian on every released count", EpsilonDelta: "discrete Laplace on every released count"}
+        self._follow(
+            "every pair is asked once (docs/privacy.md, Theorem 4): one edge adds 1 to one entry of the transcript",
+            lambda _: _each(EDGES, event),
+            figures={"sensitivity": 1.0, "noise": noise.get(type(event), "none")},
+            pure=Sampler.DISCRETE_LAPLACE,
+        )
 
 
-def edge_votes_record(*, epsilon: float, mu: float) -> MechanismRecord:
-    """Counts of classes over neighbours, every pair asked once: pure epsilon, or mu-GDP with Gaussian noise."""
-    event: Event = NonPrivate()
-    noise, noise_std = "none", 0.0
-    if math.isfinite(mu):
-        event, noise, noise_std = Gaussian(1 / mu), "Gaussian on every released count", 1 / mu
-    elif math.isfinite(epsilon):
-        event, noise = EpsilonDelta(epsilon), "discrete Laplace on every released count"
-    return MechanismRecord(
-        Mechanism.EDGE_VOTES,
-        "votes",
-        "every pair is asked once (docs/privacy.md, Theorem 4): one edge adds 1 to one entry of the transcript",
-        {"sensitivity": 1.0, "noise": noise, "epsilon": epsilon if isinstance(event, EpsilonDelta) else None}
-        | {"noise_std": noise_std if isinstance(event, Gaussian) else None},
-        _each(EDGES, event),
-    )
-
-
-def _rebuilt_edge_votes(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
-    epsilon = math.inf if d["epsilon"] is None else positive(epsilon=d["epsilon"])
-    mu = math.inf if d["noise_std"] is None else 1 / positive(noise_std=d["noise_std"])
-    if math.isfinite(epsilon) and math.isfinite(mu):
-        raise CertificateError("votes must have one kind of noise, got an epsilon and a standard deviation")
-    return edge_votes_record(epsilon=epsilon, mu=mu)
-
-
-def node_votes_record(votes: CalibratedVotes) -> MechanismRecord:
+@dataclass(frozen=True, kw_only=True)
+class NodeVotesRecord(MechanismRecord):
     """Votes of training nodes for their other neighbours, rows clipped, Gaussian noise on every entry.
 
     A training node moves the rows of its receivers; any other node its own row, and those that its senders give more when it is
     gone. What each pays depends on its degree.
     """
 
-    def costs(degree: int | None = None) -> dict[Group, tuple[Event, ...]]:
-        events = {
-            Group.TRAINING: votes.sender_event(degree),
-            Group.VALIDATION: votes.receiver_event(votes.validation_row_clip, degree),
-            Group.OTHERS: votes.receiver_event(votes.row_clip, degree),
-        }
-        return {group: () if event is None else (event,) for group, event in events.items()}
+    mechanism = Mechanism.NODE_VOTES
 
-    nodes = votes.arithmetic.nodes
-    everybody = votes.declared_degree >= nodes - 1
-    return MechanismRecord(
-        Mechanism.NODE_VOTES,
-        "votes",
-        "a training node of degree d moves rows by at most sqrt(min(d, M)) in L2; any other node its own clipped row, and d rows "
-        "that its senders give more to (docs/privacy.md, Theorem 9)",
-        {
-            "receivers_per_sender": votes.receivers_per_sender,
-            "declared_degree": votes.declared_degree,
-            "row_clip": votes.row_clip,
-            "validation_row_clip": votes.validation_row_clip,
-            "noise_std": votes.noise_std,
-            "arithmetic": {
-                "error": votes.arithmetic.error(votes.noise_std),
-                "nodes": nodes,
-                "columns": votes.arithmetic.columns,
-            },
-        },
-        costs(),
-        scope=Scope() if everybody else Scope(ScopeKind.NODES_UP_TO_DEGREE, votes.declared_degree),
-        public={"declared_degree": votes.declared_degree, "nodes": nodes},
-        by_degree=costs,
-    )
+    name: Words = "votes"
+    calibrated: CalibratedVotes
 
+    def __post_init__(self) -> None:
+        votes = self.calibrated.recomputed()
 
-def _rebuilt_node_votes(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
-    receivers = d["receivers_per_sender"]
-    if receivers is not None:
-        receivers = integer(at_least=1, receivers_per_sender=receivers)
-    declared, a = integer(at_least=1, declared_degree=d["declared_degree"]), d["arithmetic"]
-    if max(d["row_clip"], d["validation_row_clip"]) > declared:
-        raise CertificateError(f"row_clip must be at most declared_degree = {declared}, for which rounding is bounded")
-    return node_votes_record(
-        CalibratedVotes(
-            receivers_per_sender=receivers,
-            declared_degree=declared,
-            row_clip=positive(row_clip=d["row_clip"]),
-            validation_row_clip=positive(validation_row_clip=d["validation_row_clip"]),
-            noise_std=_noise(d["noise_std"]),
-            arithmetic=vote_arithmetic(
-                nodes=a["nodes"], columns=a["columns"], radius=float(declared), fractions=receivers is not None
-            ),
+        def costs(degree: int | None) -> Costs:
+            events = {
+                Group.TRAINING: votes.sender_event(degree),
+                Group.VALIDATION: votes.receiver_event(votes.validation_row_clip, degree),
+                Group.OTHERS: votes.receiver_event(votes.row_clip, degree),
+            }
+            return {group: () if event is None else (event,) for group, event in events.items()}
+
+        nodes, declared = votes.arithmetic.nodes, votes.declared_degree
+        object.__setattr__(self, "calibrated", votes)
+        self._follow(
+            "a training node of degree d moves rows by at most sqrt(min(d, M)) in L2; any other node its own clipped row, and d "
+            "rows that its senders give more to (docs/privacy.md, Theorem 9)",
+            costs,
+            by_degree=True,
+            figures={"error": votes.arithmetic.error(votes.noise_std)},
+            scope=EVERY_GRAPH if declared >= nodes - 1 else Scope(ScopeKind.NODES_UP_TO_DEGREE, declared),
+            public={"declared_degree": declared, "nodes": nodes},
+            declared=("details.arithmetic.columns",),
         )
-    )
 
 
-# -- perturbed graphs -------------------------------------------------------------------------------------------------
+# -- counts of everything, and perturbed graphs -----------------------------------------------------------------------
 
 
-def edge_count_record(*, epsilon: float) -> MechanismRecord:
+@dataclass(frozen=True, kw_only=True)
+class EdgeCountRecord(MechanismRecord):
     """The number of edges with discrete Laplace noise."""
-    return MechanismRecord(
-        Mechanism.EDGE_COUNT,
-        "edge count",
-        "one undirected edge moves the edge count by 1; discrete Laplace noise; clamped to [0, n (n - 1) / 2]",
-        {"sensitivity": 1.0, "epsilon": epsilon},
-        _each(EDGES, EpsilonDelta(positive(epsilon=epsilon))),
-    )
+
+    mechanism = Mechanism.EDGE_COUNT
+
+    name: Words = "edge count"
+    epsilon: Positive
+
+    def __post_init__(self) -> None:
+        self._follow(
+            "one undirected edge moves the edge count by 1; discrete Laplace noise; clamped to [0, n (n - 1) / 2]",
+            lambda _: _each(EDGES, EpsilonDelta(self.epsilon)),
+            figures={"sensitivity": 1.0},
+            pure=Sampler.DISCRETE_LAPLACE,
+        )
 
 
-def confusion_record(*, epsilon: float, classes: int) -> MechanismRecord:
+@dataclass(frozen=True, kw_only=True)
+class ConfusionRecord(MechanismRecord):
     """How many test nodes of each class were predicted as which, with discrete Laplace noise on every count.
 
     Test nodes pay. Training and validation nodes are not counted.
     """
-    return MechanismRecord(
-        Mechanism.CONFUSION_MATRIX,
-        Mechanism.CONFUSION_MATRIX.value,
-        "a test node is counted once: it moves one count by 1; discrete Laplace noise (docs/privacy.md, Theorem 14)",
-        {
-            "sensitivity": confusion_sensitivity(),
-            "epsilon": positive(epsilon=epsilon),
-            "classes": integer(at_least=2, classes=classes),
-        },
-        _each((Group.OTHERS,), EpsilonDelta(positive(epsilon=epsilon))),
-        needs=(Assumption(AssumptionName.COUNTED_PREDICTIONS),),
-        public={"classes": classes},
-        reads_edges=False,
-    )
+
+    mechanism = Mechanism.CONFUSION_MATRIX
+
+    name: Words = Mechanism.CONFUSION_MATRIX.value
+    epsilon: Positive
+    classes: Count
+
+    def __post_init__(self) -> None:
+        integer(at_least=2, classes=self.classes)
+        self._follow(
+            "a test node is counted once: it moves one count by 1; discrete Laplace noise (docs/privacy.md, Theorem 14)",
+            lambda _: _each((Group.OTHERS,), EpsilonDelta(self.epsilon)),
+            figures={"sensitivity": confusion_sensitivity()},
+            needs=(Assumption(AssumptionName.COUNTED_PREDICTIONS),),
+            public={"classes": self.classes},
+            reads_edges=False,
+            pure=Sampler.DISCRETE_LAPLACE,
+        )
 
 
-RESPONSE_DETAILS = ("released_edge_count", "keep_one", "make_one", "epsilon_of_answers")
-"""What randomized response adds to its record after the noisy count is drawn."""
+@dataclass(frozen=True, kw_only=True)
+class ResponseRecord(MechanismRecord):
+    """Every pair answered once, at most ``epsilon``. The other figures follow from the released count: None before the draw."""
 
+    mechanism = Mechanism.RANDOMIZED_RESPONSE
 
-def randomized_response_record(*, epsilon: float, after: Mapping[str, Any] | None = None) -> MechanismRecord:
-    """Every pair answered once, at most ``epsilon``. ``after``: the probabilities that followed from the released count."""
-    drawn = dict.fromkeys(RESPONSE_DETAILS) if after is None else dict(after)
-    return MechanismRecord(
-        Mechanism.RANDOMIZED_RESPONSE,
-        "randomized response on pairs",
-        "every unordered pair is answered once and by itself, so one undirected edge changes one answer: "
-        "epsilon = max |log| of the likelihood ratios of its two values (docs/methods/sage.md, Theorem E)",
-        {"epsilon": epsilon, **drawn},
-        _each(EDGES, EpsilonDelta(positive(epsilon=epsilon))),
-    )
+    name: Words = "randomized response on pairs"
+    epsilon: Positive
+    released_edge_count: Natural | None = None
+    keep_one: Probability | None = None
+    make_one: Probability | None = None
 
+    def __post_init__(self) -> None:
+        used = None
+        if self.keep_one is not None and self.make_one is not None:
+            used = randomized_response_epsilon(keep_one=self.keep_one, make_one=self.make_one)
+            if used > self.epsilon * (1 + 1e-9):
+                raise CertificateError(f"probabilities must keep epsilon = {self.epsilon:g}, got {used:g}")
+        self._follow(
+            "every unordered pair is answered once and by itself, so one undirected edge changes one answer: "
+            "epsilon = max |log| of the likelihood ratios of its two values (docs/methods/sage.md, Theorem E)",
+            lambda _: _each(EDGES, EpsilonDelta(self.epsilon)),
+            figures={"epsilon_of_answers": used},
+            pure=Sampler.BERNOULLI,
+        )
 
-def _rebuilt_response(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
-    still_open = [key for key in RESPONSE_DETAILS if d[key] is None]
-    if len(still_open) == len(RESPONSE_DETAILS):
-        return randomized_response_record(epsilon=d["epsilon"])
-    if still_open:
-        raise CertificateError(f"randomized response must state {', '.join(still_open)}, got nothing")
-    keep, make = unit_interval(keep_one=d["keep_one"]), unit_interval(make_one=d["make_one"])
-    used = randomized_response_epsilon(keep_one=keep, make_one=make)
-    if used > d["epsilon"] * (1 + 1e-9):
-        raise CertificateError(f"probabilities must keep epsilon = {d['epsilon']:g}, got {used:g}")
-    integer(at_least=0, released_edge_count=d["released_edge_count"])
-    after = {key: d[key] for key in RESPONSE_DETAILS} | {"epsilon_of_answers": used}
-    return randomized_response_record(epsilon=d["epsilon"], after=after)
+    def disagreement(self, public: Mapping[str, Any], delta: float) -> str | None:
+        """The probabilities must be those that one of the two rules gives for the released count and the public size."""
+        if self.released_edge_count is None or self.keep_one is None or self.make_one is None:
+            return "must state the released count and the probabilities after the draw, got nothing"
+        nodes = integer(at_least=1, nodes=public.get("nodes"))
+        for rule in (asymmetric_response, laplace_threshold_response):
+            made = rule(epsilon=self.epsilon, edges=self.released_edge_count, nodes=nodes)
+            if close(self.keep_one, made.keep_one, 1e-9) and close(self.make_one, made.make_one, 1e-9):
+                return None
+        return f"no rule gives these probabilities for {self.released_edge_count} edges among {nodes} nodes"
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
 
 
-def exponential_record(name: str, *, epsilon: float, candidates: int | None) -> MechanismRecord:
+@dataclass(frozen=True, kw_only=True)
+class ChoiceRecord(MechanismRecord):
     """A choice among candidates by their number of correct validation nodes. None: their number was not written down."""
-    event: Event = EpsilonDelta(epsilon) if math.isfinite(epsilon) else NonPrivate()
-    return MechanismRecord(
-        Mechanism.EXPONENTIAL,
-        name,
-        "exponential mechanism: a validation node adds 0 or 1 to every candidate's count, all in one direction "
-        "(McSherry and Talwar 2007, monotone scores)",
-        {"epsilon": epsilon if math.isfinite(epsilon) else None, "candidates": candidates, "sensitivity": 1.0},
-        _each((Group.VALIDATION,), event),
-        reads_edges=False,
-    )
+
+    mechanism = Mechanism.EXPONENTIAL
+
+    epsilon: Epsilon
+    candidates: Count | None
+
+    def __post_init__(self) -> None:
+        event = EpsilonDelta(self.epsilon) if math.isfinite(self.epsilon) else NonPrivate()
+        self._follow(
+            "exponential mechanism: a validation node adds 0 or 1 to every candidate's count, all in one direction "
+            "(McSherry and Talwar 2007, monotone scores)",
+            lambda _: _each((Group.VALIDATION,), event),
+            figures={"sensitivity": 1.0},
+            reads_edges=False,
+            pure=Sampler.EXPONENTIAL_CHOICE,
+            declared=("details.candidates",),
+        )
 
 
-def selection_record(
-    unit: PrivacyUnit,
-    trials: Sequence[Mapping[str, Any]],
-    *,
-    epsilon_of_a_trial: float,
-    expected_trials: int,
-    order: Sequence[int],
-    random: RandomTrials | None,
-    score_noise: float | None,
-    delta: float,
-) -> MechanismRecord:
-    """The best of several trials. ``trials``: per setting its ``settings`` and its ``mechanisms`` as stored records.
+@dataclass(frozen=True)
+class Trial:
+    """One setting of a search, and the mechanisms that it would run."""
+
+    settings: Mapping[str, Any]
+    mechanisms: tuple[MechanismRecord, ...]
+
+    def require(self, unit: PrivacyUnit) -> None:
+        """A trial is judged like a release of its own."""
+        if not self.mechanisms:
+            raise CertificateError("trial must have settings and mechanisms, got no mechanism")
+        for record in self.mechanisms:
+            if record.level is not unit:
+                raise CertificateError(f"{record.name} of a trial must have a theorem at {unit.value} level, got none")
+        problem = wrong_payers(self.mechanisms, unit)
+        if problem is not None:
+            raise CertificateError(f"trial must be paid by whom it touches: {problem}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionRecord(MechanismRecord):
+    """The best of several ``trials``, one per setting.
 
     ``order``: the settings of a fixed number of trials, which compose. ``random``: the distribution of a hidden number of trials
     instead. ``score_noise``: scale of the Laplace noise on each trial's score, None where scores are public (edge level). The
     scope is the weakest, and the assumptions are those of all settings that could have been tried, whichever was chosen.
     """
-    if (score_noise is None) != (unit is PrivacyUnit.EDGE):
-        raise CertificateError(f"score_noise must be given at node level and only there, got {score_noise!r}")
-    rebuilt = [_rebuilt_trial(trial, unit) for trial in trials]
 
-    def cost(degree: int | None = None) -> tuple[tuple[Event, ...], str]:
-        return _selection_cost(
-            [composed(records, degree) for records in rebuilt],
-            expected_trials=expected_trials,
-            order=order,
-            random=random,
-            score_noise=score_noise,
-            delta=delta,
+    mechanism = Mechanism.PRIVATE_SELECTION
+
+    name: Words = Mechanism.PRIVATE_SELECTION.value
+    unit: PrivacyUnit
+    epsilon_of_a_trial: Positive
+    expected_trials: Count
+    order: tuple[Natural, ...]
+    random: RandomTrials | None
+    score_noise: Positive | None
+    delta: Delta
+    trials: tuple[Trial, ...]
+
+    def __post_init__(self) -> None:
+        if (self.score_noise is None) != (self.unit is PrivacyUnit.EDGE):
+            raise CertificateError(f"score_noise must be given at node level and only there, got {self.score_noise!r}")
+        for trial in self.trials:
+            trial.require(self.unit)
+        every = [record for trial in self.trials for record in trial.mechanisms]
+        determined = [a for trial in self.trials for a in determined_assumptions(trial.mechanisms, self.unit)]
+        # whether *no* edge is read, and how noise is sampled, are questions to all trials together
+        together = (AssumptionName.NO_EDGE_READ, AssumptionName.FLOATING_POINT)
+        samplers = {sampler for record in every for sampler in record.samplers}
+        samplers |= set() if self.score_noise is None else {Sampler.LAPLACE}
+        samplers |= set() if self.random is None else {Sampler.BERNOULLI, Sampler.TRIAL_NUMBER}
+        self._follow(
+            self._theorem(),
+            self._cost,
+            by_degree=any(record.by_degree for record in every),
+            scope=Scope.weakest(record.scope for record in every),
+            needs=tuple({a.name: a for a in determined if a.name not in together}.values()),
+            reads_edges=any(record.reads_edges for record in every),
+            samplers=samplers,
+            declared=(
+                *("details.epsilon_of_a_trial", "details.order", "details.trials: order", "details.trials: complete"),
+                *self._declared_of_trials(),
+            ),
         )
 
-    paid, theorem = cost()
-    every = [record for records in rebuilt for record in records]
-    determined = [a for records in rebuilt for a in determined_assumptions(records, unit)]
-    return MechanismRecord(
-        Mechanism.PRIVATE_SELECTION,
-        Mechanism.PRIVATE_SELECTION.value,
-        theorem,
-        {
-            "unit": unit.value,
-            "epsilon_of_a_trial": positive(epsilon_of_a_trial=epsilon_of_a_trial),
-            "expected_trials": expected_trials,
-            "order": list(order),
-            "random": None if random is None else {"shape": random.shape, "stop": random.stop},
-            "score_noise": score_noise,
-            "delta": delta,
-            "trials": [
-                {"settings": dict(trial["settings"]), "mechanisms": [record.to_dict() for record in records]}
-                for trial, records in zip(trials, rebuilt, strict=True)
-            ],
-        },
-        _each(everyone(unit), *paid),
-        scope=Scope.weakest(record.scope for record in every),
-        # whether *no* edge is read, and how noise is sampled, are questions to all trials together
-        needs=tuple({a.name: a for a in determined if a.name not in _OF_ALL_RECORDS}.values()),
-        reads_edges=any(record.reads_edges for record in every),
-        by_degree=(lambda degree: _each(everyone(unit), *cost(degree)[0]))
-        if any(record.by_degree is not None for record in every)
-        else None,
-    )
+    def _theorem(self) -> str:
+        number = self.expected_trials
+        if self.random is None:
+            if len(self.order) != number or max(self.order) >= len(self.trials):
+                raise CertificateError(f"order must name a setting for each of {number} trials, got {self.order!r}")
+            return f"composition of {number} trials"
+        if self.order:
+            raise CertificateError(f"order must be empty where the number of trials is random, got {self.order!r}")
+        if abs(self.random.mean - number) > 1e-6 * number:
+            raise CertificateError(
+                f"expected_trials must be the mean {self.random.mean:g} of their number, got {number}"
+            )
+        return (
+            "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
+            f"eta = {self.random.shape:g}, gamma = {self.random.stop:.6g})"
+        )
 
+    def _each_trial(self, degree: int | None = None) -> tuple[tuple[Event, ...], ...]:
+        score = () if self.score_noise is None else (Laplace(self.score_noise),)
+        return tuple((*composed(trial.mechanisms, degree), *score) for trial in self.trials)
 
-def _rebuilt_trial(trial: Mapping[str, Any], unit: PrivacyUnit) -> tuple[MechanismRecord, ...]:
-    """The mechanisms of one setting, made again from their figures."""
-    if not isinstance(trial, Mapping) or set(trial) != {"settings", "mechanisms"} or not trial["mechanisms"]:
-        raise CertificateError(f"trial must have settings and mechanisms, got {sorted(map(str, trial))}")
-    records = tuple(rebuild(MechanismRecord.from_dict(record)) for record in trial["mechanisms"])
-    for record in records:
-        if unit not in unit_of(record):
-            raise CertificateError(f"{record.name} of a trial must have a theorem at {unit.value} level, got none")
-    problem = wrong_payers(records, unit)
-    if problem is not None:
-        raise CertificateError(f"trial must be paid by whom it touches: {problem}")
-    return records
+    def _cost(self, degree: int | None) -> Costs:
+        whole = self._each_trial(degree)
+        if self.random is None:
+            return _each(everyone(self.unit), *(event for place in self.order for event in whole[place]))
+        epsilon = _selection_epsilon(whole, self.random, self.delta)
+        return _each(everyone(self.unit), EpsilonDelta(epsilon, self.delta))
 
+    def disagreement(self, public: Mapping[str, Any], delta: float) -> str | None:
+        """The search must be judged at the delta of the claim, on the declared graph, and no trial may cost more than stated."""
+        if self.delta != delta:
+            return f"delta must be that of the claim, {delta:g}, got {self.delta:g}"
+        for trial in self.trials:
+            settings = {key: value for key, value in trial.settings.items() if value is not None}
+            for inner in trial.mechanisms:
+                if "nodes" in inner.public and not same(public.get("nodes"), inner.public["nodes"]):
+                    return f"nodes of every trial must be the public ones, got {inner.public['nodes']}"
+                wrong = [key for key in inner.public if key in settings and not same(settings[key], inner.public[key])]
+                if wrong:
+                    return f"settings of a trial must be those of its mechanisms, got another {', '.join(wrong)}"
+        spent, most = max(epsilon_of(cost, delta) for cost in {*self._each_trial()}), self.epsilon_of_a_trial
+        # PLD rounds up where a score is composed with a trial
+        return None if spent <= most + 1e-3 * max(1.0, most) else f"a trial costs {spent:.6g}, stated {most:.6g}"
 
-def _selection_cost(
-    costs: Sequence[tuple[Event, ...]],
-    *,
-    expected_trials: int,
-    order: Sequence[int],
-    random: RandomTrials | None,
-    score_noise: float | None,
-    delta: float,
-) -> tuple[tuple[Event, ...], str]:
-    """What everybody pays for a search over trials of these costs, and by which theorem."""
-    score: tuple[Event, ...] = () if score_noise is None else (Laplace(score_noise),)
-    number = integer(at_least=1, expected_trials=expected_trials)
-    if random is None:
-        places = [integer(at_least=0, order=place) for place in order]
-        if len(places) != number or max(places, default=len(costs)) >= len(costs):
-            raise CertificateError(f"order must name a setting for each of {number} trials, got {list(order)!r}")
-        paid = tuple(event for place in places for event in (*costs[place], *score))
-        return paid, f"composition of {number} trials"
-    if len(order) > 0:
-        raise CertificateError(f"order must be empty where the number of trials is random, got {list(order)!r}")
-    if abs(random.mean - number) > 1e-6 * number:
-        raise CertificateError(f"expected_trials must be the mean {random.mean:g} of their number, got {number}")
-    whole = [(*cost, *score) for cost in costs]
-    return (EpsilonDelta(_selection_epsilon(tuple(whole), random, delta), delta),), (
-        "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
-        f"eta = {random.shape:g}, gamma = {random.stop:.6g})"
-    )
+    def _declared_of_trials(self) -> list[str]:
+        found = []
+        for number, trial in enumerate(self.trials):
+            here = f"details.trials.{number}.mechanisms"
+            found += [f"details.trials.{number}.settings", f"{here}: order", f"{here}: complete"]
+            for place, inner in enumerate(trial.mechanisms):
+                drawn = [f"details.{key}" for key in inner.details] if isinstance(inner, ResponseRecord) else []
+                found += [f"{here}.{place}.{path}" for path in ("name", *inner.declared, *drawn[1:])]
+        return found
 
 
 @lru_cache(maxsize=256)
@@ -789,56 +904,67 @@ def _selection_epsilon(costs: tuple[tuple[Event, ...], ...], random: RandomTrial
     return selection_epsilon(costs, random, delta)
 
 
-def _rebuilt_selection(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
-    random = None
-    if d["random"] is not None:
-        if set(d["random"]) != {"shape", "stop"}:
-            raise CertificateError(f"random must have shape and stop, got {d['random']!r}")
-        random = RandomTrials(non_negative(shape=d["random"]["shape"]), d["random"]["stop"])
-    return selection_record(
-        PrivacyUnit.parse(d["unit"]),
-        d["trials"],
-        epsilon_of_a_trial=d["epsilon_of_a_trial"],
-        expected_trials=d["expected_trials"],
-        order=d["order"],
-        random=random,
-        score_noise=d["score_noise"],
-        delta=open_unit_interval(delta=d["delta"]),
-    )
+# -- a user's own -----------------------------------------------------------------------------------------------------
 
 
-# -- a user's own -------------------------------------------------------------------------------------------------------
-
-
-def own_record(
-    name: str,
-    theorem: str,
-    unit: PrivacyUnit,
-    costs: Mapping[Group, Sequence[Event]],
-    *,
-    details: Mapping[str, Any] | None = None,
-    reads_edges: bool = True,
-    declared_degree: int | None = None,
-) -> MechanismRecord:
+@dataclass(frozen=True, kw_only=True)
+class OwnRecord(MechanismRecord):
     """A mechanism that this library does not know: its cost is declared with its theorem, and a verifier can only repeat it.
 
-    ``declared_degree`` (node level): the costs are those of nodes up to this degree, and nothing is promised beyond it.
+    ``reads``: whether it looks at edges. ``declared_degree`` (node level): the costs are those of nodes up to this degree, and
+    nothing is promised beyond it. ``notes``: further figures, for people.
     """
-    paid = {group: tuple(events) for group, events in costs.items()}
-    figures = {**(details or {}), "unit": unit.value, "theorem": theorem, "reads_edges": reads_edges}
-    scope, by_degree = Scope(), None
-    if declared_degree is not None:
-        if unit is not PrivacyUnit.NODE:
-            raise CertificateError(f"declared_degree must be None at edge level, got {declared_degree!r}")
-        limit = integer(at_least=1, declared_degree=declared_degree)
-        figures["declared_degree"] = limit
-        scope = Scope(ScopeKind.NODES_UP_TO_DEGREE, limit)
 
-        def by_degree(degree: int) -> Mapping[Group, tuple[Event, ...]]:
-            return paid if degree <= limit else _each(tuple(paid), NonPrivate())
+    mechanism = Mechanism.OWN
 
-    return MechanismRecord(
-        Mechanism.OWN, name, theorem, figures, paid, scope=scope, reads_edges=reads_edges, by_degree=by_degree
+    unit: PrivacyUnit
+    why: Words
+    paid: Mapping[Group, tuple[Event, ...]]
+    reads: bool = True
+    declared_degree: Count | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        paid = {group: tuple(events) for group, events in self.paid.items()}
+        _payers(tuple(paid), self.unit)
+        limit = self.declared_degree
+        if limit is not None and self.unit is PrivacyUnit.EDGE:
+            raise CertificateError(f"declared_degree must be None at edge level, got {limit!r}")
+        object.__setattr__(self, "paid", paid)
+        self._follow(
+            self.why,
+            lambda degree: paid if (degree or 0) <= (limit or math.inf) else _each(tuple(paid), NonPrivate()),
+            by_degree=limit is not None,
+            scope=EVERY_GRAPH if limit is None else Scope(ScopeKind.NODES_UP_TO_DEGREE, limit),
+            reads_edges=self.reads,
+            samplers=(Sampler.OWN,),
+            declared=("theorem", "details", "costs"),
+        )
+
+    def filled(self, values: Mapping[str, Any]) -> MechanismRecord:
+        """The record with notes that were left open."""
+        wrong = [key for key in values if self.notes.get(key, 0) is not None]
+        if wrong:
+            raise CertificateError(f"details must be open in {self.name!r}, got {', '.join(wrong)}")
+        return replace(self, notes={**self.notes, **values})
+
+
+def message_passing_record(calibrated: CalibratedPropagation, payers: tuple[Group, ...] = ()) -> MechanismRecord:
+    """The record of perturbed message passing. ``payers``: all protected units unless a split is part of the release.
+
+    The bound of a layer that has no theorem here is declared, and a verifier can only repeat it.
+    """
+    s = calibrated.sensitivity
+    if s.layer in LAYER_THEOREMS:
+        return MessagePassingRecord(calibrated=calibrated, payers=payers)
+    bounds = {"degree_floor": s.bounds.degree_floor, "step_moves_by": s.value, "contraction": s.contraction}
+    figures = {"layer": s.layer, "parameters": dict(s.parameters), **bounds, "hops": calibrated.hops}
+    return OwnRecord(
+        name=f"{Mechanism.MESSAGE_PASSING.value}, layer {s.layer}",
+        why=f"{s.theorem}; then the last of K states is mu-GDP (docs/privacy.md, Theorem 1). {initial_state(s.unit).statement}",
+        unit=s.unit,
+        paid=_each(payers or everyone(s.unit), calibrated.event),
+        notes=figures | {"noise_std": calibrated.noise_std},
     )
 
 
@@ -860,101 +986,57 @@ def own_mechanism(name: str, theorem: str, unit: PrivacyUnit | str, *events: Eve
     parsed = PrivacyUnit.parse(unit)
     if not events:
         raise CertificateError(f"events must say what {name!r} costs, got none")
-    return own_record(name, theorem, parsed, _each(everyone(parsed), *events))
+    return OwnRecord(name=name, unit=parsed, why=theorem, paid=_each(everyone(parsed), *events))
 
 
 # -- nothing ----------------------------------------------------------------------------------------------------------
 
 
-def no_release_record(unit: PrivacyUnit, why: str) -> MechanismRecord:
-    """A step that reads nothing protected."""
-    return MechanismRecord(
-        Mechanism.NO_RELEASE,
-        Mechanism.NO_RELEASE.value,
-        "nothing that is protected is read",
-        {"unit": unit.value, "why": why},
-        _each(everyone(unit), EpsilonDelta(0.0)),
-        reads_edges=False,
-    )
+@dataclass(frozen=True, kw_only=True)
+class NoReleaseRecord(MechanismRecord):
+    """A step that reads nothing protected. ``why``: in words."""
+
+    mechanism = Mechanism.NO_RELEASE
+
+    name: Words = Mechanism.NO_RELEASE.value
+    unit: PrivacyUnit
+    why: Words
+
+    def __post_init__(self) -> None:
+        self._follow(
+            "nothing that is protected is read",
+            lambda _: _each(everyone(self.unit), EpsilonDelta(0.0)),
+            reads_edges=False,
+            declared=("details.why",),
+        )
 
 
-def no_noise_record(unit: PrivacyUnit, what: str) -> MechanismRecord:
+@dataclass(frozen=True, kw_only=True)
+class NoNoiseRecord(MechanismRecord):
     """A step that protects nothing."""
-    return MechanismRecord(
-        Mechanism.NO_NOISE,
-        what,
-        "none: no noise",
-        {"unit": unit.value},
-        _each(everyone(unit), NonPrivate()),
-    )
+
+    mechanism = Mechanism.NO_NOISE
+
+    unit: PrivacyUnit
+
+    def __post_init__(self) -> None:
+        self._follow("none: no noise", lambda _: _each(everyone(self.unit), NonPrivate()))
+
+
+RECORDS: Mapping[Mechanism, type[MechanismRecord]] = {kind.mechanism: kind for kind in MechanismRecord.__subclasses__()}
+"""The class of every kind of mechanism."""
 
 
 # -- all of them ------------------------------------------------------------------------------------------------------
-
-_Rebuild = Callable[[Mapping[str, Any], Sequence[Group]], MechanismRecord]
-_REBUILDS: Mapping[Mechanism, _Rebuild] = {
-    Mechanism.MESSAGE_PASSING: _rebuilt_message_passing,
-    Mechanism.NEIGHBOUR_SUMS: _rebuilt_sums,
-    Mechanism.NOISY_DESCENT: _rebuilt_descent,
-    Mechanism.NOISY_MEAN: lambda d, _: mean_record("", noise_std=_noise(d["noise_std"])),
-    Mechanism.NEIGHBOUR_COUNTS: _rebuilt_counts,
-    Mechanism.EDGE_VOTES: _rebuilt_edge_votes,
-    Mechanism.NODE_VOTES: _rebuilt_node_votes,
-    Mechanism.EDGE_COUNT: lambda d, _: edge_count_record(epsilon=d["epsilon"]),
-    Mechanism.CONFUSION_MATRIX: lambda d, _: confusion_record(epsilon=d["epsilon"], classes=d["classes"]),
-    Mechanism.RANDOMIZED_RESPONSE: _rebuilt_response,
-    Mechanism.EXPONENTIAL: lambda d, _: exponential_record(
-        "",
-        epsilon=math.inf if d["epsilon"] is None else positive(epsilon=d["epsilon"]),
-        candidates=None if d["candidates"] is None else integer(at_least=1, candidates=d["candidates"]),
-    ),
-    Mechanism.PRIVATE_SELECTION: _rebuilt_selection,
-    Mechanism.NO_RELEASE: lambda d, _: no_release_record(PrivacyUnit.parse(d["unit"]), _words(d["why"])),
-    Mechanism.NO_NOISE: lambda d, _: no_noise_record(PrivacyUnit.parse(d["unit"]), ""),
-}
-UNITS: Mapping[Mechanism, tuple[PrivacyUnit, ...]] = {
-    Mechanism.NOISY_MEAN: (PrivacyUnit.NODE,),
-    Mechanism.NEIGHBOUR_COUNTS: (PrivacyUnit.EDGE,),
-    Mechanism.EDGE_VOTES: (PrivacyUnit.EDGE,),
-    Mechanism.NODE_VOTES: (PrivacyUnit.NODE,),
-    Mechanism.EDGE_COUNT: (PrivacyUnit.EDGE,),
-    Mechanism.CONFUSION_MATRIX: (PrivacyUnit.NODE,),
-    Mechanism.RANDOMIZED_RESPONSE: (PrivacyUnit.EDGE,),
-    Mechanism.EXPONENTIAL: (PrivacyUnit.NODE,),
-}
-"""The privacy units of mechanisms that do not state one in their figures."""
-
-
-def rebuild(record: MechanismRecord) -> MechanismRecord:
-    """The record that its own figures give, under the same name. Malformed figures are a `CaribouError`."""
-    try:
-        if record.mechanism is Mechanism.OWN:
-            d = dict(record.details)
-            unit, theorem, reads = PrivacyUnit.parse(d.pop("unit")), _words(d.pop("theorem")), d.pop("reads_edges")
-            limit = d.pop("declared_degree", None)
-            figures = {"details": d, "reads_edges": reads is True, "declared_degree": limit}
-            return own_record(record.name, theorem, unit, record.costs, **figures)
-        made = _REBUILDS[record.mechanism](record.details, tuple(record.costs))
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, ZeroDivisionError) as error:
-        raise CertificateError(f"{record.name}: details are missing or malformed: {error!r}") from error
-    return replace(made, name=record.name)
-
-
-def unit_of(record: MechanismRecord) -> tuple[PrivacyUnit, ...]:
-    """The privacy units at which the mechanism has a theorem, from its figures."""
-    if record.mechanism in UNITS:
-        return UNITS[record.mechanism]
-    figures = record.details.get("sensitivity", record.details)
-    return (PrivacyUnit.parse(figures["unit"] if isinstance(figures, Mapping) else record.details["unit"]),)
 
 
 def determined_assumptions(records: Sequence[MechanismRecord], unit: PrivacyUnit) -> tuple[Assumption, ...]:
     """The assumptions that follow from the mechanisms and from how they are paid.
 
-    Of those in `DETERMINED`, a certificate states these and no others.
+    Of those that are `determined`, a certificate states these and no others.
     """
     found = [assumption for record in records for assumption in record.needs]
-    found.append(floating_point(sampler for record in records for sampler in samplers_of(record)))
+    found.append(floating_point(sampler for record in records for sampler in record.samplers))
     if len(groups_of(records)) > 1:
         found.append(Assumption(AssumptionName.PARALLEL_COMPOSITION))
     if unit is PrivacyUnit.NODE:
@@ -962,53 +1044,6 @@ def determined_assumptions(records: Sequence[MechanismRecord], unit: PrivacyUnit
     if not any(record.reads_edges for record in records):
         found.append(Assumption(AssumptionName.NO_EDGE_READ))
     return tuple({assumption.name: assumption for assumption in found}.values())
-
-
-def samplers_of(record: MechanismRecord) -> set[Sampler]:
-    """How the noise of a mechanism is sampled, from its kind and its events."""
-    if record.mechanism is Mechanism.PRIVATE_SELECTION:
-        trials = [MechanismRecord.from_dict(m) for trial in record.details["trials"] for m in trial["mechanisms"]]
-        found = {sampler for trial in trials for sampler in samplers_of(trial)}
-        found |= set() if record.details["score_noise"] is None else {Sampler.LAPLACE}
-        return found if record.details["random"] is None else found | {Sampler.BERNOULLI, Sampler.TRIAL_NUMBER}
-    if record.mechanism is Mechanism.OWN:
-        return {Sampler.OWN}
-    events = {event for paid in record.costs.values() for event in paid}
-    found = {sampler for event in events for sampler in _SAMPLERS_OF_EVENTS.get(type(event), ())}
-    if any(isinstance(event, EpsilonDelta) for event in events):
-        found |= _SAMPLERS_OF_PURE.get(record.mechanism, set())
-    return found
-
-
-_SAMPLERS_OF_EVENTS: Mapping[type, tuple[Sampler, ...]] = {
-    Gaussian: (Sampler.GAUSSIAN,),
-    SubsampledGaussian: (Sampler.GAUSSIAN, Sampler.BERNOULLI),
-    Laplace: (Sampler.LAPLACE,),
-}
-_SAMPLERS_OF_PURE: Mapping[Mechanism, set[Sampler]] = {
-    Mechanism.NEIGHBOUR_COUNTS: {Sampler.DISCRETE_LAPLACE},
-    Mechanism.EDGE_VOTES: {Sampler.DISCRETE_LAPLACE},
-    Mechanism.EDGE_COUNT: {Sampler.DISCRETE_LAPLACE},
-    Mechanism.CONFUSION_MATRIX: {Sampler.DISCRETE_LAPLACE},
-    Mechanism.RANDOMIZED_RESPONSE: {Sampler.BERNOULLI},
-    Mechanism.EXPONENTIAL: {Sampler.EXPONENTIAL_CHOICE},
-}
-_OF_ALL_RECORDS = (AssumptionName.NO_EDGE_READ, AssumptionName.FLOATING_POINT)
-DETERMINED = frozenset(
-    (
-        AssumptionName.FLOATING_POINT,
-        AssumptionName.ORDER_OF_PAIRS,
-        AssumptionName.NO_EDGE_READ,
-        AssumptionName.INITIAL_STATE,
-        AssumptionName.OWN_PREDICTIONS,
-        AssumptionName.PUBLIC_ROWS,
-        AssumptionName.PUBLIC_MATRIX,
-        AssumptionName.PARALLEL_COMPOSITION,
-        AssumptionName.RELEASED_WEIGHTS,
-        AssumptionName.COUNTED_PREDICTIONS,
-    )
-)
-"""Assumptions that a certificate states exactly if its mechanisms call for them."""
 
 
 def wrong_payers(records: Sequence[MechanismRecord], unit: PrivacyUnit) -> str | None:
@@ -1023,38 +1058,15 @@ def wrong_payers(records: Sequence[MechanismRecord], unit: PrivacyUnit) -> str |
         return f"groups must be {everyone(unit)[0].value} or parts of the split, got {_listed(payers)}"
     for record in records:
         missing = set(PARTS) - set(record.costs)
-        if split and missing and record.mechanism in _OF_EVERYBODY:
+        if split and missing and record.everybody:
             return f"{record.name} must be paid by every part of the split, got nothing from {_listed(missing)}"
-    if len(records) > 1 and any(record.mechanism is Mechanism.NO_RELEASE for record in records):
+    if len(records) > 1 and any(isinstance(record, NoReleaseRecord) for record in records):
         return "no release must stand alone, got other mechanisms beside it"
     return None
 
 
-_OF_EVERYBODY = (Mechanism.MESSAGE_PASSING, Mechanism.NEIGHBOUR_SUMS)
-"""Mechanisms that every node is in, so that who pays is not a figure of their own."""
-
-
 def _listed(groups: Iterable[Group]) -> str:
     return ", ".join(sorted(group.value for group in groups)) or "nobody"
-
-
-DECLARED_FIELDS: Mapping[Mechanism, tuple[str, ...]] = {
-    Mechanism.MESSAGE_PASSING: ("details.sensitivity.parameters",),
-    Mechanism.NEIGHBOUR_SUMS: ("details.arithmetic.nodes", "details.arithmetic.columns"),
-    Mechanism.NOISY_DESCENT: ("details.schedule",),
-    Mechanism.NODE_VOTES: ("details.arithmetic.columns",),
-    Mechanism.EXPONENTIAL: ("details.candidates",),
-    Mechanism.PRIVATE_SELECTION: (
-        "details.epsilon_of_a_trial",
-        "details.order",
-        "details.trials: order",
-        "details.trials: complete",
-    ),
-    Mechanism.OWN: ("theorem", "details", "costs"),
-    Mechanism.NO_RELEASE: ("details.why",),
-}
-"""Fields of a record that its cost does not follow from, by mechanism: a verifier can only repeat them. Those of a search's
-trials come on top. Some are checked as far as they go: a number of a layer that enters the bound, nodes that are public."""
 
 
 def groups_of(records: Sequence[MechanismRecord], degree: int | None = None) -> dict[Group, tuple[Event, ...]]:
@@ -1075,15 +1087,3 @@ def composed(records: Sequence[MechanismRecord], degree: int | None = None) -> t
     each = tuple(choice for events in groups_of(records, degree).values() for choice in choices(events))
     lists = choices([Parallel(each)])
     return lists[0] if len(lists) == 1 else (Parallel(tuple(lists)),)
-
-
-def _noise(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise CertificateError(f"noise must be a finite number >= 0, got {value!r}")
-    return float(value)
-
-
-def _words(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise CertificateError(f"words must be given, got {value!r}")
-    return value

@@ -16,12 +16,11 @@ from typing import Any, Protocol
 from caribou._validate import integer
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
-from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName, in_order, randomness, standing
+from caribou.privacy.assumptions import DETERMINED, STANDING, Assumption, AssumptionName, in_order, randomness, standing
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import FALSE_POSITIVE_RATES, TIME, Certificate, versions
 from caribou.privacy.events import Event, NonPrivate, choices, gaussian_mu
 from caribou.privacy.mechanism_records import (
-    DETERMINED,
     MechanismRecord,
     composed,
     determined_assumptions,
@@ -77,8 +76,8 @@ class ReleasePlan:
     those that follow from the mechanisms. ``resumable``: key and states outlive a crash in a private folder. ``search``: the
     theorem that accounts for a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the plan.
 
-    >>> from caribou.privacy.mechanism_records import mean_record
-    >>> ReleasePlan(Budget(4, 1e-5, "node"), (mean_record("mean", noise_std=3.0),), ("the mean",), "a noisy mean").cost
+    >>> from caribou.privacy.mechanism_records import MeanRecord
+    >>> ReleasePlan(Budget(4, 1e-5, "node"), (MeanRecord(name="mean", noise_std=3.0),), ("the mean",), "a noisy mean").cost
     (Gaussian(noise_multiplier=3.0, count=1),)
     """
 
@@ -125,30 +124,36 @@ class ReleasePlan:
 
     def certificate(self, noise: Randomness, now: datetime | None = None) -> Certificate:
         """The certificate of this plan; its number is fixed here. A plan that exceeds its budget is refused."""
-        budget, cost = self.budget, self.cost
-        spent = epsilon_of(cost, budget.delta)
+        budget = self.budget
+        spent = epsilon_of(self.cost, budget.delta)
         if spent > budget.epsilon:
             raise CertificateError(f"epsilon_spent must be <= epsilon = {budget.epsilon:g}, got {spent!r}")
         return Certificate(
             unit=budget.unit,
             epsilon=budget.epsilon,
             delta=budget.delta,
-            epsilon_spent=spent,
-            mu=exact_mu(cost),
-            scope=self.scope,
             released=self.released,
             mechanisms=self.mechanisms,
-            groups=group_epsilons(self.mechanisms, budget.delta),
             public_parameters=dict(self.public_parameters),
             assumptions=self.all_assumptions(noise),
-            attack_success=attack_success(cost, budget.delta),
-            epsilon_by_degree=epsilon_by_degree(
-                self.mechanisms, budget.unit, budget.delta, self.public_parameters.get("nodes")
-            ),
             versions=versions(),
             created=(now or datetime.now(UTC)).strftime(TIME),
             certificate_id=uuid.uuid4().hex,
+            **figures(self.mechanisms, budget.unit, budget.delta, self.public_parameters.get("nodes")),
         )
+
+
+def figures(records: Sequence[MechanismRecord], unit: PrivacyUnit, delta: float, nodes: int | None) -> dict[str, Any]:
+    """The fields of a certificate that follow from its mechanisms: what they cost together, and where that holds."""
+    cost = composed(records)
+    return {
+        "scope": Scope.weakest(record.scope for record in records),
+        "epsilon_spent": epsilon_of(cost, delta),
+        "mu": exact_mu(cost),
+        "groups": group_epsilons(records, delta),
+        "epsilon_by_degree": epsilon_by_degree(records, unit, delta, nodes),
+        "attack_success": attack_success(cost, delta),
+    }
 
 
 def exact_mu(cost: Sequence[Event]) -> float | None:
@@ -240,5 +245,6 @@ __all__ = [
     "epsilon_at",
     "epsilon_by_degree",
     "exact_mu",
+    "figures",
     "group_epsilons",
 ]

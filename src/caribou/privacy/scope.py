@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import ClassVar
 
-from caribou._validate import integer, member
+from caribou._validate import integer
 from caribou.errors import CertificateError
+from caribou.privacy.documents import Count, Words
 
 
 class ScopeKind(Enum):
@@ -26,8 +27,9 @@ class Scope:
     10
     """
 
+    derived: ClassVar[tuple[str, ...]] = ("words",)
     kind: ScopeKind = ScopeKind.EVERY_GRAPH
-    limit: int | None = None
+    limit: Count | None = None
 
     def __post_init__(self) -> None:
         if (self.limit is None) != (self.kind is ScopeKind.EVERY_GRAPH):
@@ -41,7 +43,7 @@ class Scope:
         return self.kind is ScopeKind.EVERY_GRAPH
 
     @property
-    def words(self) -> str:
+    def words(self) -> Words:
         """The scope as a phrase after "for"."""
         if self.kind is ScopeKind.EVERY_GRAPH:
             return "every graph"
@@ -51,20 +53,6 @@ class Scope:
                 "epsilon that the curve by degree gives for it"
             )
         raise CertificateError(f"scope must be known, got {self.kind!r}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"kind": self.kind.value, "limit": self.limit, "words": self.words}
-
-    @classmethod
-    def from_dict(cls, record: Any) -> Scope:
-        """The inverse of `to_dict`; words that do not follow from the kind are an error."""
-        if not isinstance(record, Mapping) or set(record) != {"kind", "limit", "words"}:
-            raise CertificateError(f"scope must have kind, limit and words, got {record!r}")
-        made = cls(member(ScopeKind, record["kind"], "scope", CertificateError), record["limit"])
-        if record["words"] != made.words:
-            raise CertificateError(f"scope must say {made.words!r}, got {record['words']!r}")
-        return made
 
     @staticmethod
     def weakest(scopes: Iterable[Scope]) -> Scope:

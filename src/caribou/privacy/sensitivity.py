@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from caribou._validate import finite, half_open_unit_interval, integer, non_negative, one_of, positive, unit_interval
 from caribou.errors import InputError
 from caribou.privacy.arithmetic import STORAGES, Arithmetic
 from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.documents import Count, Natural
 
 _ROUND_UP = 1 + 2.0**-44
 """Every bound is inflated by this factor, so that the rounding of its own evaluation can only add noise."""
@@ -47,10 +48,10 @@ class Bounds:
     (2707, 20)
     """
 
-    degree_floor: int = 0
-    degree_cap: int | None = None
-    nodes: int | None = None
-    declared_degree: int | None = None
+    degree_floor: Natural = 0
+    degree_cap: Count | None = None
+    nodes: Count | None = None
+    declared_degree: Count | None = None
 
     def __init__(
         self,
@@ -115,15 +116,6 @@ class Sensitivity:
     bounds: Bounds
     theorem: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            **asdict(self),
-            "unit": self.unit.value,
-            "parameters": dict(self.parameters),
-            "bounds": asdict(self.bounds),
-        }
-
     def at_degree(self, degree: int) -> float:
         """The bound for a node of this degree that leaves; at edge level the same for all.
 
@@ -149,22 +141,6 @@ class Sensitivity:
                 f"storage must be double for the layer {self.layer!r} (no bound is known), got {storage!r}"
             )
         return bound(nodes=nodes, columns=columns, residual=self.residual)
-
-
-def recomputed_sensitivity(record: Mapping[str, Any]) -> Sensitivity:
-    """The bound that the theorem gives for what a record (`Sensitivity.to_dict`) says it was derived from.
-
-    Of the record only unit, layer, parameters and bounds are read.
-
-    >>> s = layer_sensitivity("edge", contraction=0.9, alpha1=1.0, beta=0.5, bounds=Bounds(degree_floor=10))
-    >>> recomputed_sensitivity({**s.to_dict(), "value": 0.0}) == s
-    True
-    """
-    bounds = Bounds(**record["bounds"])
-    theorem = LAYER_THEOREMS.get(record["layer"])
-    if theorem is None:
-        raise InputError(f"layer must be one of {', '.join(LAYER_THEOREMS)}, got {record['layer']!r}")
-    return theorem(record["unit"], record["parameters"], bounds, None)
 
 
 def layer_sensitivity(
@@ -604,10 +580,6 @@ class SumSensitivity:
     bounds: Bounds
     radius: float | None
     theorem: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {**asdict(self), "unit": self.unit.value, "bounds": asdict(self.bounds)}
 
     def at_degree(self, degree: int) -> float:
         """The bound for a node of this degree that leaves; at edge level the same for all."""
