@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -13,14 +13,15 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
 from caribou.model.tuning import combinations, plan_search
 from caribou.models.published_metrics import metrics_plan
-from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
-from caribou.privacy.certificate import Certificate, json_number
-from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, composed, rebuild
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.documents import read, write
+from caribou.privacy.events import Event
+from caribou.privacy.mechanism_records import Group, Mechanism, MechanismRecord, OwnRecord
 from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
-from caribou.privacy.plan import ReleasePlan, attack_success, epsilon_by_degree, exact_mu, group_epsilons
+from caribou.privacy.plan import ReleasePlan, epsilon_by_degree, figures
 from caribou.privacy.scope import ScopeKind
 from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.privacy.sizes import Sizes
@@ -146,6 +147,19 @@ PRIVATE = tuple(
     if name not in NOT_PRIVATE
 )
 """The certificates that promise something, by name."""
+OF_EACH_KIND = (
+    *(
+        "caribou-edp, attention",
+        "caribou-edp, GCN",
+        "caribou-edp with votes",
+        "votes-edp, Gaussian",
+        "sage-edp",
+        "lpgnet-edp",
+    ),
+    *("dpdgc-edp", "mlp", "caribou-ndp, chosen", "votes-ndp", "sage-ndp", "dpdgc-ndp", "embeddings, node", METRICS),
+    *("search of pairs", "search at node level"),
+)
+"""Certificates that hold every kind of mechanism, with every kind of figure."""
 
 
 # -- edits ------------------------------------------------------------------------------------------------------------
@@ -241,22 +255,21 @@ def reload(record: Any) -> Certificate:
 
 def recounted(record: dict[str, Any]) -> dict[str, Any]:
     """The document with all that follows from its events recomputed, as a clever forger would."""
-    mechanisms = [MechanismRecord.from_dict(m) for m in record["mechanisms"]]
-    cost, delta, unit = composed(mechanisms), record["delta"], PrivacyUnit.parse(record["unit"])
-    spent, mu = epsilon_of(cost, delta), exact_mu(cost)
-    made = [rebuild(mechanism) for mechanism in mechanisms]
-    curve = [tuple(point) for point in record["epsilon_by_degree"]]
-    if all(one.costs == two.costs for one, two in zip(made, mechanisms, strict=True)):
-        # otherwise the events contradict the figures, and nobody looks at a curve
-        curve = [*epsilon_by_degree(made, unit, delta, record["public_parameters"].get("nodes"))]
+    unit, delta = PrivacyUnit.parse(record["unit"]), record["delta"]
+    nodes = record["public_parameters"].get("nodes")
+    paid = [
+        OwnRecord(name="x", why="x", unit=unit, paid=read(Mapping[Group, tuple[Event, ...]], m["costs"], "costs"))
+        for m in record["mechanisms"]
+    ]
+    made = [MechanismRecord.from_dict(mechanism) for mechanism in record["mechanisms"]]
+    follows = {key: write(value) for key, value in figures(paid, unit, delta, nodes).items()}
+    # where events contradict the figures, nobody looks at a curve
+    curve = (
+        record["epsilon_by_degree"]
+        if any(m.contradictions for m in made)
+        else epsilon_by_degree(made, unit, delta, nodes)
+    )
     holds = all(a["holds"] for a in record["assumptions"])
     reach = "private" if record["scope"]["kind"] == ScopeKind.EVERY_GRAPH.value else "private by degree"
-    return {
-        **record,
-        "status": "no privacy" if record["epsilon"] == "inf" else reach if holds else "void",
-        "epsilon_spent": json_number(spent),
-        "epsilon_by_degree": [[degree, json_number(epsilon)] for degree, epsilon in curve],
-        "mu": mu,
-        "groups": {g: json_number(e) for g, e in group_epsilons(mechanisms, delta).items()},
-        "attack_success": attack_success(cost, delta),
-    }
+    status = "no privacy" if record["epsilon"] == "inf" else reach if holds else "void"
+    return {**record, **follows, "scope": record["scope"], "epsilon_by_degree": write(curve), "status": status}

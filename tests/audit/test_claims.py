@@ -18,7 +18,7 @@ from caribou.methods.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel
-from caribou.privacy.mechanism_records import PARTS, Group, own_record
+from caribou.privacy.mechanism_records import PARTS, Group, OwnRecord
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
@@ -55,7 +55,9 @@ def test_a_group_that_spends_more_than_was_asked_for_breaks_the_promise() -> Non
         fit = methods.fit(MlpDp(), member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
         assert weaker_than_asked(fit, budget) is None
         costs = {Group.TRAINING: (cheap,), Group.OTHERS: (Gaussian(0.5),)}
-        worse = replace(fit, mechanisms=(own_record("a mechanism", "a test", PrivacyUnit.NODE, costs),))
+        worse = replace(
+            fit, mechanisms=(OwnRecord(name="a mechanism", why="a test", unit=PrivacyUnit.NODE, paid=costs),)
+        )
         assert "claims epsilon = 9.99" in (weaker_than_asked(worse, budget) or "")
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate
 from caribou.privacy.ledger import EntryNote, Ledger
-from caribou.privacy.mechanism_records import mean_record
+from caribou.privacy.mechanism_records import MeanRecord
 from caribou.privacy.plan import ReleasePlan
 from cli_support import Done, caribou, refusal
 
@@ -170,10 +169,8 @@ class TestBudget:
         call("budget", "survey", "--epsilon", "1", "--unit", "person", code=2)
 
 
-def certificate(noise: NoiseSource | None = None, theorem: str | None = None) -> Certificate:
-    encoder, classifier = mean_record("encoder", noise_std=4.0), mean_record("classifier", noise_std=5.0)
-    if theorem is not None:
-        encoder = replace(encoder, theorem=theorem)
+def certificate(noise: NoiseSource | None = None) -> Certificate:
+    encoder, classifier = MeanRecord(name="encoder", noise_std=4.0), MeanRecord(name="classifier", noise_std=5.0)
     plan = ReleasePlan(Budget(3, unit="node"), (encoder, classifier), released=("X",), description="a test")
     return plan.certificate(noise or NoiseSource.secure())
 
@@ -201,9 +198,11 @@ class TestAdd:
         assert os.listdir(folder) == ["c.json"]
 
     def test_certificate_that_does_not_verify_is_refused(self, folder: Path) -> None:
-        certificate(theorem="").save("c.json")
+        record = certificate().to_dict()
+        record["mechanisms"][0]["theorem"] = "it is private"
+        Path("c.json").write_text(json.dumps(record))
         error = failure("add", "survey", "--certificate", "c.json")
-        assert "does not verify (encoder: theorem" in error
+        assert "does not verify (encoder: figures" in error
         assert os.listdir(folder) == ["c.json"]
 
     def test_a_certificate_without_privacy_costs_everything_whatever_its_events_say(self, folder: Path) -> None:

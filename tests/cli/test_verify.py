@@ -17,7 +17,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.model.state import ModelState, read_state, write_state
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Gaussian
-from caribou.privacy.mechanism_records import Group, own_record
+from caribou.privacy.mechanism_records import Group, OwnRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.verify import FORGERY
 from certificate_support import certificates, embeddings
@@ -63,7 +63,7 @@ def run_folder() -> Path:
 def test_what_people_see() -> None:
     output = caribou("verify", "c.json").stdout
     recomputed, _, declared = output.partition("declared by the curator")
-    assert "perturbed message passing: noise" in recomputed
+    assert "perturbed message passing: figures" in recomputed
     assert "epsilon spent" in recomputed
     for words in ("assumption: randomness", "released", "public parameters", "number, time and versions"):
         assert words in declared
@@ -106,7 +106,7 @@ def test_words_of_the_file_are_not_markup() -> None:
     record["mechanisms"][0]["name"] = "[/bold] [green]ok[/green]"
     record["released"] = ["[red]X"]
     Path("c.json").write_text(json.dumps(record))
-    assert "[/bold] [green]ok[/green]: noise" in caribou("verify", "c.json").stdout
+    assert "[/bold] [green]ok[/green]: figures" in caribou("verify", "c.json").stdout
     record["mechanisms"][0]["name"] = "x\n\x1b[32mverified"
     Path("c.json").write_text(json.dumps(record))
     refusal("verify", "c.json")
@@ -114,7 +114,7 @@ def test_words_of_the_file_are_not_markup() -> None:
 
 def test_a_declared_cost_is_said() -> None:
     cost = {Group.EVERY_EDGE: (Gaussian(2.0),)}
-    own = own_record("my sums", "my theorem", PrivacyUnit.EDGE, cost)
+    own = OwnRecord(name="my sums", why="my theorem", unit=PrivacyUnit.EDGE, paid=cost)
     plan = ReleasePlan(Budget(4.0, 1e-5, "edge"), (own,), released=("X",), description="a test")
     plan.certificate(NoiseSource.secure()).save("own.json")
     assert "the cost of my sums is declared" in caribou("verify", "own.json").stdout

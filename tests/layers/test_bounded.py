@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caribou.engines.rounds import steps_of
-from caribou.errors import InputError
+from caribou.errors import CertificateError, InputError
 from caribou.graph import Graph
 from caribou.graph.operator import Operator, normalize_weighted
 from caribou.layers import (
@@ -35,11 +36,11 @@ from caribou.privacy.assumptions import LAYER_ASSUMPTIONS
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import calibrate_propagation
 from caribou.privacy.certificate import Certificate
+from caribou.privacy.documents import read, write
 from caribou.privacy.sensitivity import (
     LAYER_THEOREMS,
     Bounds,
     Sensitivity,
-    recomputed_sensitivity,
     spectral_sensitivity,
 )
 from caribou.privacy.verify import verify
@@ -78,8 +79,7 @@ def test_a_layer_carries_what_its_theorem_needs(name: str) -> None:
     assert list(s.parameters) == sorted(s.parameters)
     assert layer.lipschitz <= s.contraction
     assert hash(s) == hash(layer.sensitivity("edge", bounds))
-    record = json.loads(json.dumps(s.to_dict()))
-    assert recomputed_sensitivity(record) == s
+    assert read(Sensitivity, json.loads(json.dumps(write(s))), "sensitivity") == s
     again = layer_from_record(json.loads(json.dumps(layer.record())), **PUBLIC.get(name, {}))
     assert again.record() == layer.record()
     x = torch.from_numpy(RNG.standard_normal((NODES, COLUMNS)))
@@ -218,6 +218,7 @@ def test_a_certificate_holds_the_layer_and_tampering_with_it_fails(name: str) ->
     assert verify(certificate).passed
     others = [key for key in MADE if key != name]
     s = ("mechanisms", 0, "details", "sensitivity")
+    numbers = [key for key, _ in MADE[name].sensitivity("edge", Bounds(5)).parameters]
     changes: list[tuple[tuple[Any, ...], Any]] = [
         ((*s, "layer"), others[0]),
         ((*s, "layer"), "unheard of"),
@@ -226,9 +227,9 @@ def test_a_certificate_holds_the_layer_and_tampering_with_it_fails(name: str) ->
         ((*s, "parameters"), None),
         ((*s, "residual"), 0.0),
         ((*s, "contraction"), 0.5),
-        ((*s, "parameters", "contraction"), 0.5),
-        ((*s, "parameters", "beta"), 0.0),
-        ((*s, "parameters", "more"), 1.0),
+        ((*s, "parameters", numbers.index("contraction")), ["contraction", 0.5]),
+        ((*s, "parameters", numbers.index("beta")), ["beta", 0.0]),
+        ((*s, "parameters", 0), ["more", 1.0]),
         ((*s, "bounds", "degree_floor"), 50),
         ((*s, "more"), 1.0),
         (("public_parameters", "layer"), others[0]),
@@ -239,9 +240,10 @@ def test_a_certificate_holds_the_layer_and_tampering_with_it_fails(name: str) ->
         target = record
         for key in path[:-1]:
             target = target[key]
-        assert target.get(path[-1]) != value
+        assert isinstance(target, list) or target.get(path[-1]) != value
         target[path[-1]] = value
-        assert not verify(Certificate.from_dict(record)).passed, f"{path} = {value!r} was not noticed"
+        with contextlib.suppress(CertificateError):
+            assert not verify(Certificate.from_dict(record)).passed, f"{path} = {value!r} was not noticed"
     record = json.loads(certificate.to_json())
     if name in LAYER_ASSUMPTIONS:
         record["assumptions"] = [a for a in record["assumptions"] if a["name"] != LAYER_ASSUMPTIONS[name].value]
@@ -273,8 +275,6 @@ def test_the_engines_take_layers_with_a_fused_step_only() -> None:
 def test_unknown_layers_and_things_that_are_no_layer_are_refused() -> None:
     with pytest.raises(InputError, match="layer must be one of contractive, attention, spectral, gcn, got 'mine'"):
         layer_from_record({"layer": "mine", "parameters": {}})
-    with pytest.raises(InputError, match=r"layer must be one of contractive.*got 'mine'"):
-        recomputed_sensitivity({"layer": "mine", "parameters": {}, "unit": "edge", "bounds": {}})
     with pytest.raises(InputError, match=r"layer must be a BoundedLayer, got Linear"):
         release(GRAPH, torch.nn.Linear(3, 3), hops=1, budget=Budget(1), bounds=Bounds(5))  # type: ignore[arg-type]
 
@@ -344,7 +344,8 @@ def test_a_layer_that_claims_more_contraction_than_it_has_is_refused(
         certified(lazy)
 
 
-def test_a_certificate_of_a_layer_that_is_not_known_does_not_verify(lazy: LazyLayer) -> None:
-    certificate = certified(lazy)
+def test_a_certificate_of_a_layer_that_is_not_known_is_refused(lazy: LazyLayer) -> None:
+    document = certified(lazy).to_json()
     LAYER_THEOREMS.pop("lazy")
-    assert not verify(certificate).passed
+    with pytest.raises(CertificateError, match="lazy"):
+        Certificate.from_json(document)

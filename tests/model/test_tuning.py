@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.errors import BudgetExceeded, CertificateError, InputError
+from caribou.errors import BudgetExceeded, InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, fit
 from caribou.methods.base import Outputs
@@ -19,7 +19,7 @@ from caribou.methods.catalogue import MethodInfo
 from caribou.model.tuning import combinations, plan_search, tune
 from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.events import Gaussian
-from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, everyone, mean_record
+from caribou.privacy.mechanism_records import OwnRecord, everyone
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.sizes import Sizes
@@ -111,23 +111,18 @@ class Crafted:
 
     peek: bool = False
     hidden: int = 0  # a setting that no record shows
-    understated: bool = False
     void: bool = False
 
     def settings(self) -> Mapping[str, Any]:
         return {"peek": self.peek}
 
     def plan(self, sizes: Sizes, budget: cb.Budget) -> ReleasePlan:
-        figures = {"unit": budget.unit.value, "theorem": "ours", "reads_edges": self.peek}
         paid = {everyone(budget.unit)[0]: (Gaussian(20.0 if self.hidden else 1e6),)}
-        scope = Scope(ScopeKind.NODES_UP_TO_DEGREE, 3) if self.peek and budget.unit is cb.PrivacyUnit.NODE else Scope()
-        needs = (Assumption(AssumptionName.ORDER_OF_PAIRS),) if self.peek else ()
-        own = MechanismRecord(
-            Mechanism.OWN, "ours", "ours", figures, paid, scope=scope, needs=needs, reads_edges=self.peek
-        )
+        limit = 3 if self.peek and budget.unit is cb.PrivacyUnit.NODE else None
+        own = OwnRecord(name="ours", why="ours", unit=budget.unit, paid=paid, reads=self.peek, declared_degree=limit)
         return ReleasePlan(
             budget,
-            (replace(mean_record("mean", noise_std=0.1), costs=paid) if self.understated else own,),
+            (own,),
             released=("ours",),
             description="ours",
             assumptions=(Assumption(AssumptionName.PUBLIC_FEATURES, holds=not (self.void and self.peek)),),
@@ -177,7 +172,6 @@ def test_a_search_that_tells_two_worlds_apart_does_not_promise_every_graph(unit:
             assert certificate.status == "private by degree"
             assert certificate.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 3)
         names = {assumption.name for assumption in certificate.assumptions}
-        assert AssumptionName.ORDER_OF_PAIRS in names
         assert AssumptionName.NO_EDGE_READ not in names
         tried = [trial["settings"] for trial in certificate.mechanisms[0].details["trials"]]
         assert tried == [{"peek": False}, {"peek": True}]
@@ -191,16 +185,6 @@ def test_every_trial_runs_by_its_own_plan_though_the_settings_look_the_same() ->
         tune("crafted-edge", world(False), cb.Budget(2.0, 1e-5, "edge"), trials=4, space={"hidden": [0, 1]})
     assert {asked for asked, _ in PLANS_USED} == {0, 1}
     assert all(asked == used for asked, used in PLANS_USED)
-
-
-@pytest.mark.usefixtures("crafted")
-def test_a_trial_that_understates_its_cost_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
-    """The figures decide: noise of 0.1 is not a multiplier of a million, whatever the method says."""
-    ledger, budget = cb.Ledger(tmp_path / "book.sqlite"), cb.Budget(2.0, 1e-5, "node")
-    with pytest.raises(CertificateError, match="epsilon_spent must be <= epsilon = 2"):
-        tune("crafted-node", world(False), budget, trials=2, space={"understated": [False, True]}, ledger=ledger)
-    assert ledger.entries() == ()
-    assert PLANS_USED == []
 
 
 @pytest.mark.usefixtures("crafted")

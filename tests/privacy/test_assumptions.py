@@ -20,6 +20,7 @@ from caribou.privacy.assumptions import (
     standing,
 )
 from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.documents import read, write
 
 PARAMETERS: dict[AssumptionName, dict[str, Any]] = {
     AssumptionName.FEATURES_WITHOUT_EDGES: {"columns": 2, "names": ["age", "income"]},
@@ -36,7 +37,7 @@ EVERY = [Assumption(name, PARAMETERS.get(name, {})) for name in AssumptionName]
 @pytest.mark.parametrize("assumption", EVERY, ids=lambda a: a.name.value)
 def test_every_name_has_a_sentence_and_survives_json(assumption: Assumption) -> None:
     assert assumption.statement.endswith(".")
-    assert Assumption.from_dict(assumption.to_dict()) == assumption
+    assert read(Assumption, write(assumption), "assumption") == assumption
 
 
 def test_sentences_differ() -> None:
@@ -96,12 +97,12 @@ def test_parameters_of_another_kind_are_refused(assumption: Assumption) -> None:
     ],
 )
 def test_other_records_are_refused(change: dict[str, Any]) -> None:
-    record = {**EVERY[0].to_dict(), **change}
-    with pytest.raises(CertificateError):
-        Assumption.from_dict(record)
+    record = {**write(EVERY[0]), **change}
+    with pytest.raises(CaribouError):
+        read(Assumption, record, "assumption")
     for record in (None, [], {}, "randomness"):
-        with pytest.raises(CertificateError):
-            Assumption.from_dict(record)
+        with pytest.raises(CaribouError):
+            read(Assumption, record, "assumption")
 
 
 def test_randomness_holds_exactly_if_it_is_secret() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -14,48 +16,44 @@ from caribou.privacy.arithmetic import double_precision, vote_arithmetic
 from caribou.privacy.assumptions import AssumptionName, Sampler
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedCounts, CalibratedVotes, calibrate_propagation, calibrate_sums
+from caribou.privacy.documents import write
 from caribou.privacy.events import (
     EpsilonDelta,
     Gaussian,
     Laplace,
     NonPrivate,
     Parallel,
-    SubsampledGaussian,
     event_to_dict,
     gaussian_mu,
 )
 from caribou.privacy.mechanism_records import (
-    DECLARED_FIELDS,
     EDGES,
     NODES,
     PARTS,
+    ChoiceRecord,
+    ConfusionRecord,
+    CountsRecord,
+    DescentRecord,
+    EdgeCountRecord,
+    EdgeVotesRecord,
     Examples,
     Group,
-    Mechanism,
+    MeanRecord,
     MechanismRecord,
+    MessagePassingRecord,
+    NodeVotesRecord,
+    NoNoiseRecord,
+    NoReleaseRecord,
+    OwnRecord,
+    ResponseRecord,
+    SelectionRecord,
+    SumsRecord,
+    Trial,
     composed,
-    confusion_record,
-    counts_record,
-    descent_record,
     descent_sensitivity,
     determined_assumptions,
-    edge_count_record,
-    edge_votes_record,
     everyone,
-    exponential_record,
     groups_of,
-    mean_record,
-    message_passing_record,
-    no_noise_record,
-    no_release_record,
-    node_votes_record,
-    own_record,
-    randomized_response_record,
-    rebuild,
-    samplers_of,
-    selection_record,
-    sums_record,
-    unit_of,
     wrong_payers,
 )
 from caribou.privacy.pair_response import asymmetric_response
@@ -72,18 +70,18 @@ def messages(unit: str = "edge", *, cap: int = 10, mu: float = 0.5) -> Mechanism
     sensitivity = layer_sensitivity(unit, contraction=0.8, alpha1=1.0, beta=0.5, bounds=bounds)
     arithmetic = double_precision(nodes=100, columns=5, residual=0.5)
     calibrated = calibrate_propagation(sensitivity, hops=8, mu=mu, arithmetic=arithmetic)
-    return message_passing_record(calibrated, PARTS if unit == "node" else None)
+    return MessagePassingRecord(calibrated=calibrated, payers=PARTS if unit == "node" else ())
 
 
 def sums(unit: str = "edge") -> MechanismRecord:
     bounds = Bounds(nodes=100, declared_degree=20)
     bound = sum_sensitivity(unit, **({} if unit == "edge" else {"bounds": bounds, "radius": 4.0}))
-    return sums_record(calibrate_sums(bound, hops=2, mu=0.5, nodes=100, columns=4))
+    return SumsRecord(calibrated=calibrate_sums(bound, hops=2, mu=0.5, nodes=100, columns=4))
 
 
 def descent(examples: Examples = Examples.OWN_ROWS, unit: PrivacyUnit = NODE, **more: Any) -> MechanismRecord:
     figures = {"steps": 9, "noise_multiplier": 6.0, "clip": 0.5, "schedule": {"step_size": 0.1}}
-    return descent_record("training", unit=unit, examples=examples, **figures, **more)
+    return DescentRecord(name="training", unit=unit, examples=examples, **figures, **more)
 
 
 def up_to(degree: int) -> Bounds:
@@ -92,19 +90,18 @@ def up_to(degree: int) -> Bounds:
 
 def node_votes(limit: int | None = 8, *, noise_std: float = 4.0) -> MechanismRecord:
     arithmetic = vote_arithmetic(nodes=100, columns=5, radius=16.0, fractions=limit is not None)
-    return node_votes_record(CalibratedVotes(limit, 16, 5.0, 3.0, noise_std, arithmetic))
+    return NodeVotesRecord(calibrated=CalibratedVotes(limit, 16, 5.0, 3.0, noise_std, arithmetic))
 
 
 def drawn() -> MechanismRecord:
-    answers = asymmetric_response(epsilon=2.0, edges=50, nodes=40).to_dict()
-    return randomized_response_record(epsilon=2.0, after={"released_edge_count": 50, **answers})
+    answers = asymmetric_response(epsilon=2.0, edges=50, nodes=40)
+    return ResponseRecord(epsilon=2.0, released_edge_count=50, keep_one=answers.keep_one, make_one=answers.make_one)
 
 
 def search(random: RandomTrials | None = None) -> MechanismRecord:
-    trial = {"settings": {"clip": 0.5}, "mechanisms": [descent().to_dict(), choice().to_dict()]}
-    return selection_record(
-        NODE,
-        [trial],
+    return SelectionRecord(
+        unit=NODE,
+        trials=(Trial({"clip": 0.5}, (descent(), choice())),),
         epsilon_of_a_trial=10.0,
         expected_trials=2,
         order=() if random else (0, 0),
@@ -115,7 +112,7 @@ def search(random: RandomTrials | None = None) -> MechanismRecord:
 
 
 def choice() -> MechanismRecord:
-    return exponential_record("choice", epsilon=1.5, candidates=4)
+    return ChoiceRecord(name="choice", epsilon=1.5, candidates=4)
 
 
 RECORDS = {
@@ -128,35 +125,38 @@ RECORDS = {
     "rows of A, node": descent(Examples.ROWS_OF_A, bounds=up_to(20)),
     "rows of A, cut": descent(Examples.ROWS_OF_A, bounds=Bounds(degree_cap=20, nodes=100)),
     "neighbourhoods": descent(Examples.NEIGHBOURHOODS, bounds=up_to(4), own_share=0.5, message_scale=4),
-    "mean": mean_record("mean", noise_std=3.0),
-    "counts": counts_record(CalibratedCounts(3, 2.0)),
-    "edge votes": edge_votes_record(epsilon=2.0, mu=math.inf),
-    "edge votes, Gaussian": edge_votes_record(epsilon=math.inf, mu=0.5),
+    "mean": MeanRecord(name="mean", noise_std=3.0),
+    "counts": CountsRecord(calibrated=CalibratedCounts(3, 2.0)),
+    "edge votes": EdgeVotesRecord(epsilon=2.0, mu=math.inf),
+    "edge votes, Gaussian": EdgeVotesRecord(epsilon=math.inf, mu=0.5),
     "node votes": node_votes(),
     "node votes, all whole": node_votes(None),
-    "edge count": edge_count_record(epsilon=0.5),
-    "confusion": confusion_record(epsilon=0.5, classes=3),
+    "edge count": EdgeCountRecord(epsilon=0.5),
+    "confusion": ConfusionRecord(epsilon=0.5, classes=3),
     "response": drawn(),
-    "response, planned": randomized_response_record(epsilon=2.0),
+    "response, planned": ResponseRecord(epsilon=2.0),
     "choice": choice(),
     "search": search(),
     "search, random": search(RandomTrials.of_mean(1.0, 2)),
-    "no release": no_release_record(EDGE, "no edge is read"),
+    "no release": NoReleaseRecord(unit=EDGE, why="no edge is read"),
 }
 NOISELESS = {
     "messages": messages(mu=math.inf),
-    "descent": descent_record("training", unit=NODE, steps=3, noise_multiplier=0.0, clip=1.0),
-    "mean": mean_record("mean", noise_std=0.0),
-    "counts": counts_record(CalibratedCounts(2, math.inf)),
-    "edge votes": edge_votes_record(epsilon=math.inf, mu=math.inf),
+    "descent": DescentRecord(name="training", unit=NODE, steps=3, noise_multiplier=0.0, clip=1.0),
+    "mean": MeanRecord(name="mean", noise_std=0.0),
+    "counts": CountsRecord(calibrated=CalibratedCounts(2, math.inf)),
+    "edge votes": EdgeVotesRecord(epsilon=math.inf, mu=math.inf),
     "node votes": node_votes(noise_std=0.0),
-    "choice": exponential_record("choice", epsilon=math.inf, candidates=2),
-    "graph": no_noise_record(EDGE, "the graph itself"),
+    "choice": ChoiceRecord(name="choice", epsilon=math.inf, candidates=2),
+    "graph": NoNoiseRecord(unit=EDGE, name="the graph itself"),
 }
 
 
-def stored(record: MechanismRecord) -> MechanismRecord:
-    return MechanismRecord.from_dict(json.loads(json.dumps(record.to_dict())))
+def stored(record: MechanismRecord, **details: Any) -> MechanismRecord:
+    """The record as it is read from a document, in which ``details`` were changed."""
+    document = json.loads(json.dumps(record.to_dict()))
+    document["details"] |= details
+    return MechanismRecord.from_dict(document)
 
 
 def costs(record: MechanismRecord) -> dict[str, Any]:
@@ -164,41 +164,48 @@ def costs(record: MechanismRecord) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_rebuilding_is_the_identity(name: str) -> None:
+def test_reading_is_making(name: str) -> None:
     record = RECORDS[name]
-    assert stored(record) == record
-    again = rebuild(stored(record))
-    assert same(json.loads(json.dumps(again.to_dict())), json.loads(json.dumps(record.to_dict())))
+    again = stored(record)
+    assert (again, again.contradictions) == (record, ())
+    assert again.to_dict() == record.to_dict() == pickle.loads(pickle.dumps(record)).to_dict()
     assert (again.scope, again.needs, again.public) == (record.scope, record.needs, record.public)
 
 
 @pytest.mark.parametrize("name", NOISELESS)
 def test_without_noise_nothing_is_private(name: str) -> None:
     record = NOISELESS[name]
-    assert rebuild(stored(record)) == record
+    assert (stored(record), stored(record).contradictions) == (record, ())
     assert {event for events in record.costs.values() for event in events} == {NonPrivate()}
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_figure_that_is_missing_or_of_another_kind_is_refused(name: str) -> None:
-    record = RECORDS[name]
-    for key in record.details:
-        left = {k: v for k, v in record.details.items() if k != key}
-        try:
-            assert key in rebuild(replace(record, details=left)).details  # so that a verifier finds it missing
-        except CertificateError:
-            continue
-    for value in (True, "1", [], {}, -1.0, math.nan):
-        for key, stated in record.details.items():
-            if isinstance(stated, float | int) and key not in ("sensitivity", "sensitivity_in_clips", "kappa", "mu"):
-                changed = replace(record, details={**record.details, key: value})
-                try:
-                    assert rebuild(changed).details != changed.details
-                except CaribouError:
-                    continue
+def test_a_figure_that_is_missing_or_of_another_kind_is_found(name: str) -> None:
+    document = json.loads(json.dumps(RECORDS[name].to_dict()))
+    for key, value in document["details"].items():
+        others = [{**document["details"], key: other} for other in (True, "1", [], {}, -1.0) if other != value]
+        others = [] if key in ("schedule", "why", "candidates") else others  # any value will do
+        others.append({k: v for k, v in document["details"].items() if k != key})
+        for details in others:
+            try:
+                assert MechanismRecord.from_dict({**document, "details": details}).contradictions, (
+                    key,
+                    details.get(key),
+                )
+            except CaribouError:
+                continue
 
 
 # -- golden costs ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_follows_cannot_be_given() -> None:
+    """Noise of 3 is not a multiplier of a million, whatever a method says."""
+    with pytest.raises(ValueError, match="init=False"):
+        replace(RECORDS["mean"], costs={Group.TRAINING: (Gaussian(1e6),)})
+    document = {**RECORDS["mean"].to_dict(), "costs": {"training nodes": [event_to_dict(Gaussian(1e6))]}}
+    read = MechanismRecord.from_dict(document)
+    assert (read.costs, bool(read.contradictions)) == (RECORDS["mean"].costs, True)
 
 
 def test_cost_of_messages() -> None:
@@ -298,13 +305,13 @@ def test_cost_of_counts() -> None:
     assert (record.scope, record.needs, record.public) == (Scope(), (), {"stages": 3})
     for stages in (0, 1.5, True):
         with pytest.raises(CaribouError, match="stages"):
-            rebuild(replace(record, details={**record.details, "stages": stages}))
+            stored(record, stages=stages)
 
 
 def test_cost_of_votes() -> None:
     """M = 8, d* = 16, std 4: a sender moves sqrt(8); a receiver its row of length 5 (3) and 16 g, g = sqrt(8) (1 - sqrt(8/9))."""
-    assert edge_votes_record(epsilon=2.0, mu=math.inf).event == EpsilonDelta(2.0)
-    assert edge_votes_record(epsilon=math.inf, mu=0.5).event == Gaussian(2.0)
+    assert EdgeVotesRecord(epsilon=2.0, mu=math.inf).event == EpsilonDelta(2.0)
+    assert EdgeVotesRecord(epsilon=math.inf, mu=0.5).event == Gaussian(2.0)
     votes = RECORDS["node votes"]
     others = 16 * math.sqrt(8) * (1 - math.sqrt(8 / 9))
     moved = {
@@ -319,17 +326,16 @@ def test_cost_of_votes() -> None:
     assert votes.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 16)
     assert (votes.public, votes.needs) == ({"declared_degree": 16, "nodes": 100}, ())
     for key in ("row_clip", "validation_row_clip"):
-        with pytest.raises(CertificateError, match="row_clip must be at most declared_degree = 16"):
-            rebuild(replace(votes, details={**votes.details, key: 17.0}))
+        with pytest.raises(CaribouError, match="row_clip must be at most declared_degree = 16"):
+            stored(votes, **{key: 17.0})
     whole = RECORDS["node votes, all whole"]
     multipliers = [event.noise_multiplier for (event,) in whole.costs.values()]  # type: ignore[union-attr]
     assert multipliers == pytest.approx([4 / math.sqrt(16), 4 / 3, 4 / 5], rel=1e-6)
-    with pytest.raises(CertificateError, match="one kind of noise"):
-        rebuild(replace(RECORDS["edge votes"], details={**RECORDS["edge votes"].details, "noise_std": 1.0}))
+    assert stored(RECORDS["edge votes"], mu=1.0).contradictions, "votes have one kind of noise"
 
 
 def test_cost_of_pairs() -> None:
-    assert edge_count_record(epsilon=0.5).event == EpsilonDelta(0.5)
+    assert EdgeCountRecord(epsilon=0.5).event == EpsilonDelta(0.5)
     record = drawn()
     assert record.event == EpsilonDelta(2.0)
     keep, make = record.details["keep_one"], record.details["make_one"]
@@ -337,14 +343,14 @@ def test_cost_of_pairs() -> None:
         max(math.log(keep / make), math.log((1 - make) / (1 - keep)))
     )
     for change in ({"keep_one": 0.99}, {"make_one": 0.0}, {"released_edge_count": -1}, {"keep_one": None}):
-        with pytest.raises(CaribouError):
-            rebuild(replace(record, details={**record.details, **change}))
+        with contextlib.suppress(CaribouError):
+            assert stored(record, **change).contradictions, change
 
 
 def test_cost_of_choices() -> None:
     assert choice().costs == {Group.VALIDATION: (EpsilonDelta(1.5),)}
-    assert rebuild(replace(choice(), details={**choice().details, "candidates": None})).event == EpsilonDelta(1.5)
-    nothing = no_release_record(NODE, "nothing is read")
+    assert stored(choice(), candidates=None).event == EpsilonDelta(1.5)
+    nothing = NoReleaseRecord(unit=NODE, why="nothing is read")
     assert nothing.costs == {Group.EVERY_NODE: (EpsilonDelta(0.0),)}
     with pytest.raises(CertificateError, match="must cost one event"):
         _ = RECORDS["node votes"].event
@@ -369,11 +375,11 @@ def test_cost_of_a_search() -> None:
         ({"score_noise": None}, "score_noise must be given at node level"),
         ({"order": [0]}, "order must name a setting"),
         ({"order": [0, 1]}, "order must name a setting"),
-        ({"order": [0, -1]}, "order must be a whole number"),
-        ({"order": [0, True]}, "order must be a whole number"),
+        ({"order": [0, -1]}, "order.1 must be a whole number"),
+        ({"order": [0, True]}, "order.1 must be of type integer"),
         ({"expected_trials": 3}, "order must name a setting"),
         ({"random": {"shape": True, "stop": 0.5}}, "shape"),
-        ({"random": {"shape": 1.0, "stop": 0.5, "note": 1}}, "shape and stop"),
+        ({"random": {"shape": 1.0, "stop": 0.5, "note": 1}}, "random must have shape, stop"),
         ({"random": {"shape": 1.0, "stop": 0.5}}, "order must be empty"),
         ({"random": {"shape": 1.0, "stop": 0.1}, "order": []}, "expected_trials must be the mean 10"),
         ({"epsilon_of_a_trial": 0}, "epsilon_of_a_trial"),
@@ -381,7 +387,7 @@ def test_cost_of_a_search() -> None:
         ({"trials": [{"settings": {}, "mechanisms": []}]}, "trial must have settings and mechanisms"),
         ({"trials": [{"settings": {}, "mechanisms": [messages().to_dict()]}]}, "must have a theorem at node level"),
         (
-            {"trials": [{"settings": {}, "mechanisms": [no_release_record(NODE, "x").to_dict()] * 2}]},
+            {"trials": [{"settings": {}, "mechanisms": [NoReleaseRecord(unit=NODE, why="x").to_dict()] * 2}]},
             "must stand alone",
         ),
     ],
@@ -389,7 +395,7 @@ def test_cost_of_a_search() -> None:
 def test_a_search_that_contradicts_itself_is_refused(change: dict[str, Any], why: str) -> None:
     record = search()
     with pytest.raises(CaribouError, match=why):
-        rebuild(replace(record, details={**record.details, **change}))
+        stored(record, **change)
 
 
 # -- several together -----------------------------------------------------------------------------------------------------
@@ -421,12 +427,12 @@ def test_groups_inside_groups_are_spread_out() -> None:
 def test_payers_must_be_those_who_are_touched() -> None:
     assert wrong_payers((messages(),), EDGE) is None
     assert wrong_payers((descent(), messages("node")), NODE) is None
-    few = replace(messages("node"), costs={Group.TRAINING: (Gaussian(2.0),)})
+    few = replace(messages("node"), payers=(Group.TRAINING,))
     assert "must be paid by every part" in str(wrong_payers((few,), NODE))
     assert "groups must be every edge" in str(wrong_payers((descent(),), EDGE))
-    mixed = (descent(), replace(messages("node"), costs={Group.EVERY_NODE: (Gaussian(2.0),)}))
+    mixed = (descent(), replace(messages("node"), payers=NODES))
     assert "groups must be every node or parts" in str(wrong_payers(mixed, NODE))
-    nothing = no_release_record(NODE, "x")
+    nothing = NoReleaseRecord(unit=NODE, why="x")
     assert wrong_payers((nothing,), NODE) is None
     assert "stand alone" in str(wrong_payers((nothing, nothing), NODE))
     assert (everyone(EDGE), everyone(NODE)) == (EDGES, NODES)
@@ -437,7 +443,7 @@ def test_who_reads_an_edge() -> None:
     assert set(RECORDS) - reading == {
         *("own rows", "mean", "confusion", "choice", "search", "search, random", "no release")
     }
-    assert rebuild(certificates()["search at node level"].mechanisms[0]).reads_edges
+    assert certificates()["search at node level"].mechanisms[0].reads_edges
 
 
 def test_assumptions_that_follow() -> None:
@@ -472,11 +478,11 @@ def test_samplers_that_follow() -> None:
         "no release": set(),
     }
     for name, record in RECORDS.items():
-        assert samplers_of(record) == others.get(name, {Sampler.GAUSSIAN}), name
-    sampled = replace(descent(), costs={Group.TRAINING: (SubsampledGaussian(1.0, 0.1, 5),)})
-    assert samplers_of(sampled) == {Sampler.GAUSSIAN, Sampler.BERNOULLI}
-    assert samplers_of(no_noise_record(EDGE, "nothing")) == set()
-    assert samplers_of(own_record("mine", "my theorem", EDGE, {Group.EVERY_EDGE: (Gaussian(1.0),)})) == {Sampler.OWN}
+        assert record.samplers == others.get(name, {Sampler.GAUSSIAN}), name
+    assert NoNoiseRecord(unit=EDGE, name="nothing").samplers == set()
+    assert OwnRecord(name="mine", why="my theorem", unit=EDGE, paid={Group.EVERY_EDGE: (Gaussian(1.0),)}).samplers == {
+        Sampler.OWN
+    }
 
 
 BY_DEGREE = ("messages, node", "sums, node", "rows of A, node", "rows of A, cut", "neighbourhoods", "node votes")
@@ -484,10 +490,10 @@ BY_DEGREE = ("messages, node", "sums, node", "rows of A, node", "rows of A, cut"
 
 @pytest.mark.parametrize("name", [*BY_DEGREE, "node votes, all whole"])
 def test_a_node_of_larger_degree_pays_more(name: str) -> None:
-    record = rebuild(stored(RECORDS[name]))
+    record = stored(RECORDS[name])
     declared = record.scope.limit
     assert declared is not None
-    assert same(costs(replace(record, costs=record.costs_at(declared))), costs(record))
+    assert same(write(record.costs_at(declared)), costs(record))
     strictly = []
     for group in record.costs:
         paid = [gaussian_mu(record.costs_at(degree).get(group, ())) for degree in (0, 1, declared, declared + 1, 99)]
@@ -504,13 +510,13 @@ def test_a_node_of_larger_degree_pays_more(name: str) -> None:
 def test_records_that_do_not_know_a_degree_cost_every_node_the_same() -> None:
     for name, record in RECORDS.items():
         if name not in BY_DEGREE and "votes, all" not in name:
-            assert record.by_degree is None, name
+            assert not record.by_degree, name
             assert record.costs_at(0) == record.costs_at(10**6) == record.costs, name
 
 
 def test_units_at_which_a_mechanism_has_a_theorem() -> None:
-    at_edges = {name for name, record in RECORDS.items() if EDGE in unit_of(record)}
-    at_nodes = {name for name, record in RECORDS.items() if NODE in unit_of(record)}
+    at_edges = {name for name, record in RECORDS.items() if record.level is EDGE}
+    at_nodes = {name for name, record in RECORDS.items() if record.level is NODE}
     assert at_edges | at_nodes == set(RECORDS)
     assert not at_edges & at_nodes
     assert {"node votes", "mean", "choice"} <= at_nodes
@@ -530,19 +536,20 @@ def test_records_of_another_form_are_refused() -> None:
         {"costs": {"every edge": [{"kind": "cauchy"}]}},
         {"note": 1},
     ):
-        with pytest.raises(CaribouError):
-            MechanismRecord.from_dict({**record, **change})
+        with contextlib.suppress(CaribouError):
+            assert MechanismRecord.from_dict({**record, **change}).contradictions, change
     with pytest.raises(CertificateError):
         MechanismRecord.from_dict(None)
-    assert set(DECLARED_FIELDS) <= set(Mechanism)
 
 
 def test_an_own_mechanism_may_promise_up_to_a_degree_and_nothing_beyond() -> None:
-    own = own_record("mine", "a theorem", NODE, {Group.EVERY_NODE: [Gaussian(2.0)]}, declared_degree=7)
+    own = OwnRecord(
+        name="mine", why="a theorem", unit=NODE, paid={Group.EVERY_NODE: [Gaussian(2.0)]}, declared_degree=7
+    )
     assert own.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 7)
-    again = rebuild(MechanismRecord.from_dict(own.to_dict()))
+    again = MechanismRecord.from_dict(own.to_dict())
     assert (again, again.scope) == (own, own.scope)
     assert again.costs_at(7) == own.costs
     assert again.costs_at(8) == {Group.EVERY_NODE: (NonPrivate(),)}
     with pytest.raises(CertificateError, match="declared_degree must be None at edge level"):
-        own_record("mine", "a theorem", EDGE, {Group.EVERY_EDGE: [Gaussian(2.0)]}, declared_degree=7)
+        OwnRecord(name="mine", why="a theorem", unit=EDGE, paid={Group.EVERY_EDGE: [Gaussian(2.0)]}, declared_degree=7)

@@ -15,11 +15,12 @@ from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate, Parallel
 from caribou.privacy.mechanism_records import (
-    edge_votes_record,
-    exponential_record,
-    mean_record,
-    no_noise_record,
-    no_release_record,
+    ChoiceRecord,
+    EdgeVotesRecord,
+    MeanRecord,
+    MessagePassingRecord,
+    NoNoiseRecord,
+    NoReleaseRecord,
 )
 from caribou.privacy.plan import (
     CURVE_DEGREES,
@@ -30,7 +31,6 @@ from caribou.privacy.plan import (
     exact_mu,
     group_epsilons,
 )
-from caribou.privacy.sensitivity import recomputed_sensitivity
 from certificate_support import PRIVATE, certificates, embeddings, plan_of, search_plan
 
 NODE = Budget(8.0, 1e-5, PrivacyUnit.NODE)
@@ -47,13 +47,13 @@ def test_a_plan_without_a_mechanism_is_refused() -> None:
 
 def test_an_overspent_claim_is_refused() -> None:
     with pytest.raises(CertificateError, match="epsilon_spent must be <= epsilon = 1"):
-        plan(mean_record("too little noise", noise_std=3.0), budget=Budget(1.0, 1e-5, "node")).certificate(
+        plan(MeanRecord(name="too little noise", noise_std=3.0), budget=Budget(1.0, 1e-5, "node")).certificate(
             NoiseSource.secure()
         )
 
 
 def test_groups_pay_side_by_side() -> None:
-    both = plan(mean_record("mean", noise_std=2.0), exponential_record("choice", epsilon=3.0, candidates=4))
+    both = plan(MeanRecord(name="mean", noise_std=2.0), ChoiceRecord(name="choice", epsilon=3.0, candidates=4))
     (event,) = both.cost
     assert isinstance(event, Parallel)
     assert set(event.groups) == {(Gaussian(2.0),), (EpsilonDelta(3.0),)}
@@ -64,20 +64,22 @@ def test_groups_pay_side_by_side() -> None:
     }
     assert made.epsilon_spent == max(made.groups.values())
     assert made.mu is None
-    alone = plan(mean_record("one", noise_std=3.0), mean_record("two", noise_std=4.0)).certificate(NoiseSource.secure())
+    alone = plan(MeanRecord(name="one", noise_std=3.0), MeanRecord(name="two", noise_std=4.0)).certificate(
+        NoiseSource.secure()
+    )
     assert alone.mu == pytest.approx(math.sqrt(1 / 9 + 1 / 16))  # 5/12: mu^2 adds up
     assert alone.groups == {"training nodes": alone.epsilon_spent}
 
 
 def test_what_reads_nothing_protected_costs_nothing() -> None:
-    made = plan(no_release_record(PrivacyUnit.NODE, "each prediction is of its own features"))
+    made = plan(NoReleaseRecord(unit=PrivacyUnit.NODE, why="each prediction is of its own features"))
     assert made.certificate(NoiseSource.secure()).epsilon_spent == 0
     assert exact_mu((NonPrivate(),)) is None
 
 
 def test_a_plan_without_noise_has_no_privacy() -> None:
     made = plan(
-        no_noise_record(PrivacyUnit.EDGE, "the graph itself"), budget=Budget(math.inf, 1e-5, "edge")
+        NoNoiseRecord(unit=PrivacyUnit.EDGE, name="the graph itself"), budget=Budget(math.inf, 1e-5, "edge")
     ).certificate(NoiseSource.secure())
     assert (made.status, made.epsilon_spent, made.mu) == ("no privacy", math.inf, None)
     assert made.groups == {"every edge": math.inf}
@@ -93,10 +95,10 @@ def test_public_parameters_that_a_mechanism_fixes_are_the_mechanisms() -> None:
 
 
 def test_assumptions_follow_from_the_mechanisms() -> None:
-    votes = plan(edge_votes_record(epsilon=1.0, mu=math.inf), budget=Budget(1.0, 1e-5, "edge"))
+    votes = plan(EdgeVotesRecord(epsilon=1.0, mu=math.inf), budget=Budget(1.0, 1e-5, "edge"))
     assert {a.name for a in votes.all_assumptions(NoiseSource.secure())} == set(STANDING)
     wrong = plan(
-        mean_record("mean", noise_std=2.0),
+        MeanRecord(name="mean", noise_std=2.0),
         assumptions=(Assumption(AssumptionName.ORDER_OF_PAIRS), Assumption(AssumptionName.PUBLIC_FEATURES)),
     )
     names = {a.name for a in wrong.all_assumptions(NoiseSource.secure())} - set(STANDING)
@@ -177,7 +179,7 @@ def test_the_curve_is_flat_where_no_edge_is_read_and_empty_at_edge_level() -> No
             assert name not in NODE_LEVEL
         elif AssumptionName.NO_EDGE_READ in {a.name for a in made.assumptions}:
             assert len({epsilon for _, epsilon in made.epsilon_by_degree}) == 1, name
-    flat = (mean_record("mean", noise_std=2.0),)
+    flat = (MeanRecord(name="mean", noise_std=2.0),)
     assert epsilon_by_degree(flat, PrivacyUnit.EDGE, 1e-5, 50) == ()
     assert [d for d, _ in epsilon_by_degree(flat, PrivacyUnit.NODE, 1e-5, None)] == list(CURVE_DEGREES)
     assert [d for d, _ in epsilon_by_degree(flat, PrivacyUnit.NODE, 1e-5, 1)] == [0]
@@ -187,9 +189,9 @@ def test_the_curve_is_flat_where_no_edge_is_read_and_empty_at_edge_level() -> No
 def test_a_node_of_any_degree_can_be_asked_for() -> None:
     """mu by degree is proportional to the sensitivity at that degree; the embeddings are cut to 10."""
     plan = embeddings("node", cap=10)
-    sensitivity = plan.mechanisms[0].details["sensitivity"]
-    bound = recomputed_sensitivity(sensitivity)
-    mu = plan.mechanisms[0].details["mu"]
+    (record,) = plan.mechanisms
+    assert isinstance(record, MessagePassingRecord)
+    bound, mu = record.calibrated.sensitivity, record.calibrated.mu
     for degree in (0, 3, 10, 11, 60):
         expected = gdp_epsilon(mu=mu * bound.at_degree(degree) / bound.value, delta=1e-5)
         assert epsilon_at(plan.mechanisms, 1e-5, degree) == pytest.approx(expected, rel=1e-5)
@@ -197,7 +199,7 @@ def test_a_node_of_any_degree_can_be_asked_for() -> None:
 
 
 def test_group_epsilons_compose_each_group_alone() -> None:
-    records = (mean_record("mean", noise_std=2.0), exponential_record("choice", epsilon=1.0, candidates=2))
+    records = (MeanRecord(name="mean", noise_std=2.0), ChoiceRecord(name="choice", epsilon=1.0, candidates=2))
     assert group_epsilons(records, 1e-5) == {
         "training nodes": pytest.approx(gdp_epsilon(mu=0.5, delta=1e-5)),
         "validation nodes": pytest.approx(1.0, abs=1e-4),

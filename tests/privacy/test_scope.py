@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from caribou.errors import CaribouError, CertificateError
+from caribou.errors import CaribouError
+from caribou.privacy.documents import read, write
 from caribou.privacy.scope import Scope, ScopeKind
 
 EVERY = Scope()
@@ -31,7 +32,7 @@ def test_kind_and_limit_go_together() -> None:
 
 @pytest.mark.parametrize("scope", [EVERY, SMALL, LARGE])
 def test_json_is_the_inverse(scope: Scope) -> None:
-    assert Scope.from_dict(scope.to_dict()) == scope
+    assert read(Scope, write(scope), "scope") == scope
     assert (scope.limit is None) or str(scope.limit) in scope.words
 
 
@@ -41,17 +42,17 @@ def test_json_is_the_inverse(scope: Scope) -> None:
         None,
         {},
         "every graph",
-        {**LARGE.to_dict(), "limit": 21},
-        {**LARGE.to_dict(), "words": "every graph"},
-        {**LARGE.to_dict(), "kind": "every graph"},
-        {**LARGE.to_dict(), "kind": "most graphs"},
-        {**LARGE.to_dict(), "note": 1},
-        {**EVERY.to_dict(), "limit": 3},
+        {**write(LARGE), "limit": 21},
+        {**write(LARGE), "words": "every graph"},
+        {**write(LARGE), "kind": "every graph"},
+        {**write(LARGE), "kind": "most graphs"},
+        {**write(LARGE), "note": 1},
+        {**write(EVERY), "limit": 3},
     ],
 )
 def test_other_records_are_refused(record: Any) -> None:
-    with pytest.raises(CertificateError):
-        Scope.from_dict(record)
+    with pytest.raises(CaribouError):
+        read(Scope, record, "scope")
 
 
 def test_the_weakest_implies_all() -> None:

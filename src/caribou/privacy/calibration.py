@@ -84,7 +84,12 @@ class CalibratedPropagation:
             mu = propagation_mu(
                 sensitivity=theorem.value, kappa=kappa, noise_std=self.noise_std, arithmetic_error=error
             )
-        return CalibratedPropagation(theorem, self.hops, kappa, mu, self.noise_std, arithmetic)
+        return CalibratedPropagation(theorem, self.hops, kappa, _asked(self.mu, mu), self.noise_std, arithmetic)
+
+
+def _asked(stated: float, mu: float) -> float:
+    """The mu that noise was calibrated to, where it is what the noise gives: calibration rounds the noise up by a hair."""
+    return stated if mu <= stated <= mu * (1 + 1e-12) else mu
 
 
 def propagation_mu(*, sensitivity: float, kappa: float, noise_std: float, arithmetic_error: float = 0.0) -> float:
@@ -166,7 +171,7 @@ class CalibratedSums:
         if self.noise_std > 0:
             error = arithmetic.error(self.noise_std)
             mu = sums_mu(sensitivity=theorem.value, hops=self.hops, noise_std=self.noise_std, arithmetic_error=error)
-        return CalibratedSums(theorem, self.hops, mu, self.noise_std, arithmetic)
+        return CalibratedSums(theorem, self.hops, _asked(self.mu, mu), self.noise_std, arithmetic)
 
 
 def calibrate_sums(sensitivity: SumSensitivity, *, hops: int, mu: float, nodes: int, columns: int) -> CalibratedSums:

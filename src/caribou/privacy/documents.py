@@ -139,7 +139,7 @@ def read_fields(cls: Any, value: Any, name: str) -> dict[str, Any]:
     known = {*wanted, *tag, *derived_fields(cls)}
     if not isinstance(value, Mapping) or set(value) != known:
         got = sorted(map(str, value)) if isinstance(value, Mapping) else value
-        raise InputError.of(name or "document", f"have {', '.join(sorted(known)) or 'no field'}", got)
+        raise InputError.of(name or "certificate", f"have {', '.join(sorted(known)) or 'no field'}", got)
     return {key: read(kind, value[key], f"{name}.{key}" if name else key) for key, kind in wanted.items()}
 
 
@@ -184,7 +184,7 @@ def _of_type(kind: Any, value: Any, name: str) -> Any:
     if kind is float:
         if value == "inf":
             return math.inf
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**1000:
+        if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
@@ -258,7 +258,7 @@ def close(stated: float | None, true: float | None, tolerance: float) -> bool:
         return stated is None and true is None
     if math.isinf(true) or math.isinf(stated):
         return stated == true
-    return abs(stated - true) <= tolerance * max(1e-300, abs(true)) + 1e-15
+    return abs(stated - true) <= tolerance * max(1e-300, abs(true)) + 1e-18
 
 
 # -- the schema -------------------------------------------------------------------------------------------------------

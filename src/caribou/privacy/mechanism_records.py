@@ -276,11 +276,13 @@ class MechanismRecord:
 
     def filled(self, values: Mapping[str, Any]) -> MechanismRecord:
         """The record with figures that exist only after a draw, in the place of those that it left open (None)."""
+        fixed = [key for key in values if self.details.get(key, 0) is not None]
+        if fixed:
+            raise CertificateError(f"details must be open in {self.name!r}, got {', '.join(fixed)}")
         made = replace(self, **{key: value for key, value in values.items() if key in self.inputs()})
-        open_ones = {key for key, value in self.details.items() if value is None}
-        wrong = [key for key in values if key not in open_ones or not same(values[key], made.details[key])]
+        wrong = differences(values, {key: made.details[key] for key in values})
         if wrong:
-            raise CertificateError(f"details must be open in {self.name!r}, got {', '.join(wrong)}")
+            raise CertificateError(f"details must be those of {self.name!r}, got {'; '.join(wrong)}")
         return made
 
     @classmethod
@@ -927,6 +929,8 @@ class OwnRecord(MechanismRecord):
     def __post_init__(self) -> None:
         paid = {group: tuple(events) for group, events in self.paid.items()}
         _payers(tuple(paid), self.unit)
+        if not paid or not all(paid.values()):
+            raise CertificateError(f"costs of {self.name!r} must say who pays which events, got {paid!r}")
         limit = self.declared_degree
         if limit is not None and self.unit is PrivacyUnit.EDGE:
             raise CertificateError(f"declared_degree must be None at edge level, got {limit!r}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from caribou.errors import CaribouError, InputError
-from caribou.privacy.accounting import pld_epsilon, rdp_epsilon_of
+from caribou.privacy.accounting import event_words, pld_epsilon, rdp_epsilon_of
 from caribou.privacy.assumptions import DETERMINED, STANDING, Assumption, AssumptionName
 from caribou.privacy.certificate import NO_PRIVACY, Certificate
 from caribou.privacy.documents import differences, same, write
@@ -131,7 +131,8 @@ def verify(certificate: Certificate) -> Verification:
 def _check_record(record: MechanismRecord, c: Certificate, report: _Report) -> None:
     """Whether the document states what follows from the inputs of the record, and fits the claim."""
     wrong = record.contradictions
-    report.check(f"{record.name}: figures", not wrong, f"differ in {'; '.join(wrong)}" if wrong else "as recomputed")
+    paid = "; ".join(f"{group.value}: {', '.join(map(event_words, each[:4]))}" for group, each in record.costs.items())
+    report.check(f"{record.name}: figures", not wrong, f"differ in {'; '.join(wrong)}" if wrong else paid)
     words = f"bound at {record.level.value} level, claim at {c.unit.value} level"
     report.check(f"{record.name}: unit", record.level is c.unit, words)
     public = {key: value for key, value in record.public.items() if not _public_is(c, key, value)}

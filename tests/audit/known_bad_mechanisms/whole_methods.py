@@ -22,7 +22,7 @@ from caribou.privacy.accounting import gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.events import Gaussian
-from caribou.privacy.mechanism_records import EDGES, Mechanism, own_record
+from caribou.privacy.mechanism_records import EDGES, Mechanism, OwnRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -42,7 +42,7 @@ class Sound:
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         cost = dict.fromkeys(EDGES, (Gaussian(1 / mu_of(budget)),))
-        record = own_record("sums of codes", "a test", budget.unit, cost, details=dict.fromkeys(OPEN))
+        record = OwnRecord(name="sums of codes", why="a test", unit=budget.unit, paid=cost, notes=dict.fromkeys(OPEN))
         public = {"nodes": sizes.nodes}
         return ReleasePlan(budget, (record,), released=("sums",), description="sums", public_parameters=public)
 
