@@ -127,7 +127,7 @@ def test_a_run_holds_no_graph(case: str, saved: Callable[[str], Saved]) -> None:
 
 @every_case
 def test_a_run_holds_no_seed_and_no_key(case: str, saved: Callable[[str], Saved]) -> None:
-    key = NoiseSource.seeded(NOISE_SEED)._NoiseSource__key  # type: ignore[attr-defined]
+    key = NoiseSource.seeded(NOISE_SEED)._key
     numbers = [form for seed in (PUBLIC_SEED, NOISE_SEED) for form in forms(np.array(seed), ("<i8", "<f8"))]
     for file in saved(case).folder.iterdir():
         content = file.read_bytes()

@@ -14,7 +14,7 @@ import math
 import os
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,7 +29,30 @@ from caribou.mechanisms import samplers
 from caribou.privacy.arithmetic import grid_spacing
 
 
-class NoiseSource:
+class _Keyed:
+    """A key and where it came from. The key is never shown, copied or stored with the object."""
+
+    def __init__(self, key: bytes, *, origin: str, is_secret: bool = False) -> None:
+        if not isinstance(key, bytes) or len(key) != 32:
+            length = len(key) if isinstance(key, bytes | bytearray | str) else 0
+            raise InputError(f"key must be 32 bytes, got {type(key).__name__} of length {length}")
+        self._key, self._is_secret, self.origin = key, is_secret, origin
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the key came from the operating system."""
+        return self._is_secret
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(origin={self.origin!r})"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise CaribouError(f"{type(self).__name__} must not be copied or stored: its key is as secret as the graph")
+
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+class NoiseSource(_Keyed):
     """A stream of privacy noise. Make one with `secure`, `keyed` or `seeded`; everything else about it is equal.
 
     ``is_secret`` is True only for a key from the operating system; certificates of other sources are void. ``draws``
@@ -45,10 +68,7 @@ class NoiseSource:
     """
 
     def __init__(self, key: bytes, *, origin: str) -> None:
-        _check_key(key)
-        self.__key = key
-        self.__is_secret = False  # only `secure` and its streams may say otherwise
-        self.origin = origin
+        super().__init__(key, origin=origin)  # only `secure` and its streams may say that it is secret
         self._draws = 0
         self._purposes: set[str] = set()
 
@@ -56,7 +76,7 @@ class NoiseSource:
     def secure(cls) -> NoiseSource:
         """Fresh noise under a key from the operating system: what a release uses."""
         source = cls(os.urandom(32), origin="the operating system")
-        source.__is_secret = True
+        source._is_secret = True
         return source
 
     @classmethod
@@ -70,11 +90,6 @@ class NoiseSource:
         seed = integer(at_least=0, noise_seed=seed)
         key = hashlib.sha256(f"caribou noise|{seed}".encode()).digest()
         return cls(key, origin="a fixed seed")
-
-    @property
-    def is_secret(self) -> bool:
-        """Whether the key came from the operating system."""
-        return self.__is_secret
 
     @property
     def draws(self) -> int:
@@ -97,8 +112,8 @@ class NoiseSource:
                     f"purpose must be new for this source (its noise would repeat), got {purpose!r} again"
                 )
             self._purposes.add(purpose)
-            child = NoiseSource(hmac.digest(self.__key, purpose.encode(), "sha256"), origin=self.origin)
-        child.__is_secret = self.__is_secret
+            child = NoiseSource(hmac.digest(self._key, purpose.encode(), "sha256"), origin=self.origin)
+        child._is_secret = self._is_secret
         return child
 
     def gaussian(self, shape: tuple[int, ...], *, std: float, grid: float | None = None) -> np.ndarray:
@@ -106,12 +121,7 @@ class NoiseSource:
 
         Rounding noise to the grid on which the value lies equals rounding their sum. std = 0 gives zeros.
         """
-        std = non_negative(noise_std=std)
-        stream = self._next_stream()
-        if std == 0:
-            return np.zeros(shape)
-        grid = grid_spacing(noise_std=std) if grid is None else positive(grid=grid)
-        return samplers.gaussians(stream, math.prod(shape), std=std, grid=grid).reshape(shape)
+        return self._rounded(samplers.gaussians, shape, non_negative(noise_std=std), grid)
 
     def add_gaussian(self, value: np.ndarray, *, std: float) -> np.ndarray:
         """value + N(0, std^2), both rounded to the common grid of `grid_spacing`. std = 0 draws nothing."""
@@ -126,12 +136,7 @@ class NoiseSource:
 
         The grid is a power of two (default: `grid_spacing`). scale = 0 gives zeros.
         """
-        scale = non_negative(laplace_scale=scale)
-        stream = self._next_stream()
-        if scale == 0:
-            return np.zeros(shape)
-        grid = grid_spacing(noise_std=scale) if grid is None else positive(grid=grid)
-        return samplers.laplaces(stream, math.prod(shape), scale=scale, grid=grid).reshape(shape)
+        return self._rounded(samplers.laplaces, shape, non_negative(laplace_scale=scale), grid)
 
     def add_laplace(self, value: np.ndarray, *, scale: float) -> np.ndarray:
         """value + Laplace noise, both rounded to the common grid of `grid_spacing`. scale = 0 draws nothing."""
@@ -139,6 +144,15 @@ class NoiseSource:
             return value
         grid = grid_spacing(noise_std=scale)
         return np.rint(value / grid) * grid + self.laplace(value.shape, scale=scale, grid=grid) + 0.0
+
+    def _rounded(
+        self, sampler: Callable[..., np.ndarray], shape: tuple[int, ...], scale: float, grid: float | None
+    ) -> np.ndarray:
+        stream = self._next_stream()
+        if scale == 0:
+            return np.zeros(shape)
+        grid = grid_spacing(noise_std=scale) if grid is None else positive(grid=grid)
+        return sampler(stream, math.prod(shape), scale, grid=grid).reshape(shape)
 
     def discrete_laplace(self, shape: tuple[int, ...], *, epsilon: float) -> np.ndarray:
         """Independent integers with P(k) = (1 - a)/(1 + a) a^|k|, a = e^-epsilon: the noise of integer counts.
@@ -193,19 +207,14 @@ class NoiseSource:
         initial = self._draws.to_bytes(8, "big") + bytes(8)
         # A forked child, or a snapshot of the machine that is started twice, has this key and this number, too: only fresh bytes
         # keep two releases from carrying the same noise (docs/decisions.md, record 0008).
-        key = hashlib.sha256(self.__key + os.urandom(32)).digest() if self.__is_secret else self.__key
+        key = hashlib.sha256(self._key + os.urandom(32)).digest() if self._is_secret else self._key
         return Cipher(algorithms.AES(key), modes.CTR(initial)).encryptor()
 
     def __repr__(self) -> str:
         return f"NoiseSource(origin={self.origin!r}, draws={self.draws})"
 
-    def _refuse(self, *_: object) -> NoReturn:
-        raise CaribouError("a NoiseSource must not be copied or stored: its key is as secret as the graph")
 
-    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
-
-
-class RunKey:
+class RunKey(_Keyed):
     """The key of one run that can be resumed. It draws nothing: noise comes from a key that `noise` derives from it.
 
     Everything that decides what noise is added to goes into the derivation. So a run that is resumed with another budget, another
@@ -217,12 +226,9 @@ class RunKey:
     """
 
     def __init__(self, key: bytes, *, origin: str, is_secret: bool = False) -> None:
-        _check_key(key)
-        self.__key = key
+        super().__init__(key, origin=origin, is_secret=is_secret)
         self.__use: bytes | None = None
         self.__is_stored = False
-        self.origin = origin
-        self.__is_secret = is_secret
 
     @classmethod
     def secure(cls) -> RunKey:
@@ -236,11 +242,6 @@ class RunKey:
         return cls(key, origin="a fixed seed")
 
     @property
-    def is_secret(self) -> bool:
-        """Whether the key came from the operating system."""
-        return self.__is_secret
-
-    @property
     def is_new(self) -> bool:
         """Whether no noise was derived from this object. A resumed run reads its key anew and derives the same noise again."""
         return self.__use is None
@@ -250,12 +251,12 @@ class RunKey:
         if self.__use not in (None, use):
             raise CaribouError("a key must have one use, got another plan or another graph under the same key")
         self.__use = use
-        derived = hmac.digest(self.__key, b"caribou noise by block" + hashlib.sha256(use).digest(), "sha256")
-        return BlockNoise(derived, origin=self.origin, is_secret=self.__is_secret)
+        derived = hmac.digest(self._key, b"caribou noise by block" + hashlib.sha256(use).digest(), "sha256")
+        return BlockNoise(derived, origin=self.origin, is_secret=self._is_secret)
 
     def seal(self, use: bytes) -> str:
         """A keyed digest of a use, to be stored and compared: without the key it tells nothing about the graph."""
-        return hmac.new(self.__key, b"caribou use of a key" + hashlib.sha256(use).digest(), "sha256").hexdigest()
+        return hmac.new(self._key, b"caribou use of a key" + hashlib.sha256(use).digest(), "sha256").hexdigest()
 
     def save(self, path: Path) -> None:
         """Write the key for its owner's eyes only (mode 0600), durably, whole or not at all. A key is never replaced.
@@ -269,7 +270,7 @@ class RunKey:
         erase(temporary)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_packed(self.__key, self.origin, self.__is_secret))
+            file.write(_packed(self._key, self.origin, self._is_secret))
             file.flush()
             os.fsync(file.fileno())
         try:
@@ -287,16 +288,8 @@ class RunKey:
         found.__is_stored = True
         return found
 
-    def __repr__(self) -> str:
-        return f"RunKey(origin={self.origin!r})"
 
-    def _refuse(self, *_: object) -> NoReturn:
-        raise CaribouError("a RunKey must not be copied or pickled: it is as secret as the graph")
-
-    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
-
-
-class BlockNoise:
+class BlockNoise(_Keyed):
     """Noise by address: the same (round, block) under the same key is the same noise, whoever draws it and however often.
 
     A retried, restarted or speculative piece of work must redraw what it drew before: fresh noise would release one value twice.
@@ -311,23 +304,12 @@ class BlockNoise:
     True
     """
 
-    def __init__(self, key: bytes, *, origin: str, is_secret: bool = False) -> None:
-        _check_key(key)
-        self.__key = key
-        self.origin = origin
-        self.__is_secret = is_secret
-
-    @property
-    def is_secret(self) -> bool:
-        """Whether the key of the run came from the operating system."""
-        return self.__is_secret
-
     def for_worker(self) -> bytes:
         """The key of this noise with its origin, to be handed to a worker of the same run and to nobody else.
 
         It is as secret as the graph. The key of the run cannot be had from it: a worker can draw no other noise.
         """
-        return _packed(self.__key, self.origin, self.__is_secret)
+        return _packed(self._key, self.origin, self._is_secret)
 
     @classmethod
     def from_worker(cls, secret: bytes) -> BlockNoise:
@@ -365,16 +347,8 @@ class BlockNoise:
 
     def _stream(self, address: bytes, position: int) -> Any:
         """From 16-byte word ``position`` on, under the key of an address: the same noise at two scales would cancel out."""
-        key = hmac.digest(self.__key, address, "sha256")
+        key = hmac.digest(self._key, address, "sha256")
         return Cipher(algorithms.AES(key), modes.CTR(position.to_bytes(16, "big"))).encryptor()
-
-    def __repr__(self) -> str:
-        return f"BlockNoise(origin={self.origin!r})"
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise CaribouError("BlockNoise must not be copied or stored: its key is as secret as the graph")
-
-    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
 
 
 _FURTHER = 1 << 95
@@ -400,15 +374,6 @@ def _unpacked(secret: bytes) -> tuple[bytes, str, bool]:
     return secret[1:33], secret[33:].decode(), secret[:1] == b"\x01"
 
 
-def _check_key(key: bytes) -> None:
-    if not isinstance(key, bytes) or len(key) != 32:
-        raise InputError(f"key must be 32 bytes, got {type(key).__name__} of length {_length(key)}")
-
-
 @lru_cache(maxsize=4)
 def _zeros(count: int) -> bytes:
     return bytes(count)
-
-
-def _length(key: object) -> int:
-    return len(key) if isinstance(key, bytes | bytearray | str) else 0

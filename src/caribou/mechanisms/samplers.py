@@ -40,7 +40,7 @@ FINEST_GRID = 2.0**-44
 """Of Gaussian and Laplace noise, in units of its scale: below it double precision would decide nothing."""
 
 
-def gaussians(stream: Any, count: int, *, std: float, grid: float) -> np.ndarray:
+def gaussians(stream: Any, count: int, std: float, *, grid: float) -> np.ndarray:
     """``count`` Gaussians of standard deviation ``std``, rounded to the nearest multiple of the grid, a power of two."""
     out = np.empty(count)
     for start in range(0, count, CHUNK):
@@ -72,7 +72,7 @@ def gaussians_of_words(
         out[pair], out[pair + pairs] = found[0] * grid, found[1] * grid
 
 
-def laplaces(stream: Any, count: int, *, scale: float, grid: float) -> np.ndarray:
+def laplaces(stream: Any, count: int, scale: float, *, grid: float) -> np.ndarray:
     """``count`` Laplace variables scale (E - E'), rounded to the nearest multiple of the grid, a power of two.
 
     Doubles: for words of at least 2^46 (others are in doubt anyway), 64 bits leave a relative 2^-47 of u open, and a logarithm
