@@ -144,7 +144,7 @@ def fingerprint(ledger: Ledger, name: str) -> list[str]:
     return [str(change.new) for change in ledger.history(name) if change.field == "fingerprint"]
 
 
-@every_door_and_ray
+@every_door
 def test_certified_charged_and_known_by_its_number(door: Door, book: Ledger, tmp_path: Path) -> None:
     certificate = door.leave(GRAPH, book, tmp_path)
     assert verify(certificate).passed
