@@ -124,8 +124,11 @@ class Method(Protocol):
 
 
 @runtime_checkable
-class PreparedMethod(Method, Protocol):
-    """A method whose encoder reads public values alone, and can be fitted before anything is charged."""
+class PreparedMethod(Protocol):
+    """A method whose encoder reads public values alone, and can be fitted before anything is charged.
+
+    It asks for nothing else: a transductive method has no `predict_graph`, but public work to do.
+    """
 
     def prepare(self, graph: Graph, streams: Streams) -> object:
         """Fit the encoder; `fit` with the same ``graph`` and ``streams`` finds it (`caribou.models.encoder.kept_encoders`)."""
