@@ -43,13 +43,21 @@ class Walk:
         name = str(frame.f_globals.get("__name__", ""))
         if event != "call" or not name.startswith("caribou"):
             return
-        # the body of a module, and what it calls, is its import, which is no step of a walk
-        if any(each is not None and each.f_code.co_name == "<module>" for each in (frame, frame.f_back)):
+        if is_import(frame):
             return
         self.modules[name] += 1
         if self._last not in (None, name):
             self.changes[str(self._last), name] += 1
         self._last = name
+
+
+def is_import(frame: FrameType | None) -> bool:
+    """Whether it is the body of a module of caribou, or anything that this calls: an import is no step of a walk."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and str(frame.f_globals.get("__name__", "")).startswith("caribou"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def train(folder: Path) -> None:

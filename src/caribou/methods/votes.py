@@ -53,10 +53,11 @@ from caribou.methods.mlp import MlpDp, applied, base_model
 from caribou.methods.node_method import NodeMethod
 from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.count_likelihood import (
+    JACKKNIFE_GROUPS,
     MULTIPLIERS,
     CountModel,
     class_evidence,
-    message_information,
+    jackknifed_gain,
     multiplier_weights,
     parts,
     symbol_rates,
@@ -410,8 +411,6 @@ PILOT_SHARE, LARGER_SHARE = 0.1, 0.3
 """Shares of the labelled nodes that are the pilot's senders: the larger one where own features tell nothing about the class."""
 TELLING, CLEAR = 0.97, 0.6
 """Own features tell something about the class, or most of it, if the prior has less than so much of the classes' entropy."""
-GROUPS = 20
-"""Groups of the jackknife."""
 
 
 def pilot_share(roles: VoteRoles) -> float:
@@ -498,26 +497,19 @@ class Pilot:
         return divided.transpose(0, 2, 1).reshape(len(rates), -1)
 
     def prefers_code(self, roles: VoteRoles, budget: VoteBudget) -> bool:
-        """Whether codes tell calibration nodes more about their classes than classes do, by more than one standard error.
-
-        The standard error is that of the jackknife over groups of calibration nodes.
-        """
+        """Whether codes tell calibration nodes more about their classes than classes do, by more than one standard error."""
         cal, classes = roles.calibration, roles.classes
-        if len(cal) < 2 * GROUPS:
+        if len(cal) < 2 * JACKKNIFE_GROUPS:
             return False
-        labels, codes, votes = roles.labels[cal], self.code_counts[cal], self.class_counts[cal]
-
-        def information(counts: np.ndarray, rows: np.ndarray) -> float:
-            entries = self.counts.shape[1] / counts.shape[1]  # of the pilot, that add up to one count
-            return message_information(counts[rows], labels[rows], classes, (entries - 1) * budget.noise_variance)
-
-        def gain(rows: np.ndarray) -> float:
-            return information(codes, rows) - information(votes, rows)
-
-        group = np.arange(len(cal)) % GROUPS  # the order is random
-        without = np.array([gain(group != k) for k in range(GROUPS)])
-        error = np.sqrt((GROUPS - 1) * without.var())
-        return gain(np.ones(len(cal), dtype=bool)) > float(error)
+        C, M, noise = classes, self.codes, budget.noise_variance  # of so many entries that add up to one count
+        gain, error = jackknifed_gain(
+            self.code_counts[cal],
+            self.class_counts[cal],
+            roles.labels[cal],
+            classes,
+            ((C - 1) * noise, (M - 1) * noise),
+        )
+        return gain > error
 
     def log_likelihood(self, model: CountModel, rates: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Of what the pilot released about ``nodes``. rates: [C, C M] -> [nodes, C, T]"""

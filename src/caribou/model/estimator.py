@@ -450,7 +450,7 @@ class Model:
         return predictions_tables(probabilities, self.classes, ids, title, self.threshold, new, rows)
 
     def embed(self, data: Any = None) -> np.ndarray:
-        """X^(K) of the training graph, or of another graph that `release` was called for: of the same release. [n, d]"""
+        """X^(K) of the training graph, or of another graph, ``data``, that `release` was called for. [n, d]"""
         own = self.embeddings  # a method without embeddings is refused, whatever it is given
         return own if data is None else self.release_of(data).released["state"]
 

@@ -15,6 +15,8 @@ from scipy.special import gammaln, logsumexp
 
 from caribou.mechanisms.edge_votes import VoteBudget
 
+JACKKNIFE_GROUPS = 20
+"""Groups of receivers for the standard error of what messages tell."""
 MULTIPLIERS = np.array([0.0, 0.08, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 18.0])
 """Degrees are heavy-tailed: a node's rates are B times one of these, with weights learned from the release."""
 LARGEST = 300
@@ -155,6 +157,36 @@ def message_information(counts: np.ndarray, labels: np.ndarray, classes: int, ex
             scatter = votes.var(axis=0, ddof=1) / len(votes)
             total += len(votes) / len(counts) * float((((votes.mean(axis=0) - mean) ** 2 - scatter) / variance).sum())
     return total
+
+
+def jackknifed_gain(
+    one: np.ndarray, other: np.ndarray, labels: np.ndarray, classes: int, excess: tuple[float, float]
+) -> tuple[float, float]:
+    """How much more one kind of messages tells than another, and the standard error of that.
+
+    The standard error is that of the jackknife over groups of receivers, whose order must be random.
+
+    Args:
+        one: [n, S], noisy counts.
+        other: [n, S'], of the same receivers.
+        labels: [n].
+        classes: C.
+        excess: of either, as in `message_information`.
+
+    Returns:
+        Gain and standard error.
+    """
+
+    def gain(rows: np.ndarray) -> float:
+        first, second = (
+            message_information(counts[rows], labels[rows], classes, more)
+            for counts, more in zip((one, other), excess, strict=True)
+        )
+        return first - second
+
+    group = np.arange(len(labels)) % JACKKNIFE_GROUPS
+    without = np.array([gain(group != k) for k in range(JACKKNIFE_GROUPS)])
+    return gain(np.ones(len(labels), dtype=bool)), float(np.sqrt((JACKKNIFE_GROUPS - 1) * without.var()))
 
 
 @dataclass(frozen=True)
