@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from caribou.errors import needs_training
 
 # At once, and not on first use: the function has the name of its module, and the last one bound wins. It loads nothing heavy.
-from caribou.release import release
+from caribou.release import release as release
 
 __version__ = "0.1.0"
 
@@ -53,71 +53,43 @@ _HOMES = {
     "CaribouError": "caribou.errors",
 }
 
-__all__ = [
-    "Bounds",
-    "Budget",
-    "Caribou",
-    "CaribouError",
-    "Certificate",
-    "ColumnRules",
-    "ContractiveGraphLayer",
-    "Embeddings",
-    "Gaussian",
-    "Graph",
-    "GraphClassifier",
-    "Laplace",
-    "Ledger",
-    "LinkPredictor",
-    "Model",
-    "MultiLabelClassifier",
-    "NodeRegressor",
-    "NoiseSource",
-    "NotedLedger",
-    "Outputs",
-    "PrivacyUnit",
-    "ReleasePlan",
-    "Split",
-    "Votes",
-    "__version__",
-    "datasets",
-    "load",
-    "own_mechanism",
-    "plan",
-    "propagate",
-    "read_graph",
-    "register",
-    "register_layer",
-    "release",
-    "verify",
-    "write_graph",
-]
+__all__ = sorted([*_HOMES, "__version__", "datasets", "release"])
 
 if TYPE_CHECKING:
-    from caribou import datasets
-    from caribou.datasets.files import read_graph, write_graph
-    from caribou.errors import CaribouError
-    from caribou.graph import Graph, Split
-    from caribou.layers import register_layer
-    from caribou.layers.contractive import ContractiveGraphLayer
-    from caribou.mechanisms.message_passing import propagate
-    from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Outputs
-    from caribou.methods.catalogue import register
-    from caribou.model.estimator import Caribou, Model, Votes, load
-    from caribou.models.graph_classifier import GraphClassifier
-    from caribou.models.links import LinkPredictor
-    from caribou.models.node_targets import MultiLabelClassifier, NodeRegressor
-    from caribou.pages.planner import plan
-    from caribou.privacy.budget import Budget, PrivacyUnit
-    from caribou.privacy.certificate import Certificate
-    from caribou.privacy.events import Gaussian, Laplace
-    from caribou.privacy.ledger import Ledger
-    from caribou.privacy.mechanism_records import own_mechanism
-    from caribou.privacy.plan import ReleasePlan
-    from caribou.privacy.sensitivity import Bounds
-    from caribou.privacy.verify import verify
-    from caribou.release import Embeddings, NotedLedger
-    from caribou.tables.rules import ColumnRules
+    from caribou import datasets as datasets
+    from caribou.datasets.files import read_graph as read_graph
+    from caribou.datasets.files import write_graph as write_graph
+    from caribou.errors import CaribouError as CaribouError
+    from caribou.graph import Graph as Graph
+    from caribou.graph import Split as Split
+    from caribou.layers import register_layer as register_layer
+    from caribou.layers.contractive import ContractiveGraphLayer as ContractiveGraphLayer
+    from caribou.mechanisms.message_passing import propagate as propagate
+    from caribou.mechanisms.noise_source import NoiseSource as NoiseSource
+    from caribou.methods.base import Outputs as Outputs
+    from caribou.methods.catalogue import register as register
+    from caribou.model.estimator import Caribou as Caribou
+    from caribou.model.estimator import Model as Model
+    from caribou.model.estimator import Votes as Votes
+    from caribou.model.estimator import load as load
+    from caribou.models.graph_classifier import GraphClassifier as GraphClassifier
+    from caribou.models.links import LinkPredictor as LinkPredictor
+    from caribou.models.node_targets import MultiLabelClassifier as MultiLabelClassifier
+    from caribou.models.node_targets import NodeRegressor as NodeRegressor
+    from caribou.pages.planner import plan as plan
+    from caribou.privacy.budget import Budget as Budget
+    from caribou.privacy.budget import PrivacyUnit as PrivacyUnit
+    from caribou.privacy.certificate import Certificate as Certificate
+    from caribou.privacy.events import Gaussian as Gaussian
+    from caribou.privacy.events import Laplace as Laplace
+    from caribou.privacy.ledger import Ledger as Ledger
+    from caribou.privacy.mechanism_records import own_mechanism as own_mechanism
+    from caribou.privacy.plan import ReleasePlan as ReleasePlan
+    from caribou.privacy.sensitivity import Bounds as Bounds
+    from caribou.privacy.verify import verify as verify
+    from caribou.release import Embeddings as Embeddings
+    from caribou.release import NotedLedger as NotedLedger
+    from caribou.tables.rules import ColumnRules as ColumnRules
 
 
 def __getattr__(name: str) -> Any:

@@ -27,8 +27,8 @@ SETTINGS = repeated("A setting of the method, key=value; may be repeated.", "--s
 NAME = option("The name that a ledger charges (default: the data set, or the file without ending).")
 DATA_DIR = option("Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
 PRIOR = option(
-    "Edge level: public class probabilities in the place of the fitted encoder, out of fold for labelled nodes: .csv, .parquet "
-    "or .npz with id and a column per class.",
+    "Edge level: public class probabilities in the place of the fitted encoder, out of fold for labelled nodes: .csv or "
+    ".parquet with id and a column per class.",
     metavar="FILE",
 )
 PAGE = switch("Write the release page, certificate.html, for whoever signs.", needs="--out")

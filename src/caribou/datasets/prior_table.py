@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from caribou.tables.ids import text_columns
 from caribou.tables.read import rows_of
 
 ID = "id"
-ENDINGS = (*sources.ENDINGS, ".npz")
 
 
 def with_prior_of(graph: Graph, path: Path) -> Graph:
@@ -23,7 +21,7 @@ def with_prior_of(graph: Graph, path: Path) -> Graph:
 
     Args:
         graph: its node ids name the rows of the file, or numbers from 0 where it has none; its class names name the columns.
-        path: .csv, .parquet or .npz with ``id`` and one column (array) per class. Rows of other nodes are left out.
+        path: .csv or .parquet with ``id`` and one column per class. Rows of other nodes are left out.
 
     Returns:
         The graph with its prior.
@@ -54,27 +52,14 @@ def with_prior_of(graph: Graph, path: Path) -> Graph:
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
     """The cells by title; those of the ids as text."""
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise DataError(f"{path}: prior must end in {', '.join(ENDINGS)}, got {ending!r} (--prior)")
+    if path.suffix.lower() not in sources.ENDINGS:
+        raise DataError(f"{path}: prior must end in {', '.join(sources.ENDINGS)}, got {path.suffix!r} (--prior)")
     if not path.is_file():
         raise DataError(f"{path}: prior must be an existing file (--prior)")
-    if ending != ".npz":
-        table = sources.open_table(path)
-        pieces = [piece.batch.to_pandas(integer_object_nulls=True) for piece in table.pieces(1 << 20, table.titles)]
-        found = {title: np.concatenate([np.array(p[title], dtype=object) for p in pieces]) for title in table.titles}
-        return {**found, ID: text_columns(table, [ID])[0]} if ID in found else found
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: prior must be readable, got {type(error).__name__}: {error} (--prior)") from error
-    shapes = {name: array.shape for name, array in found.items()}
-    if any(len(shape) != 1 for shape in shapes.values()) or len(set(shapes.values())) > 1:
-        raise DataError(
-            f"{path}: prior must hold arrays of one length, an id and one per class, got {shapes} (--prior)"
-        )
-    return {name: array.astype(str).astype(object) for name, array in found.items()}
+    table = sources.open_table(path)
+    pieces = [piece.batch.to_pandas(integer_object_nulls=True) for piece in table.pieces(1 << 20, table.titles)]
+    found = {title: np.concatenate([np.array(p[title], dtype=object) for p in pieces]) for title in table.titles}
+    return {**found, ID: text_columns(table, [ID])[0]} if ID in found else found
 
 
 def _numbers(cells: np.ndarray, title: str, path: Path) -> np.ndarray:
