@@ -12,11 +12,11 @@ import numpy as np
 from caribou.errors import DataError
 from caribou.graph.checks import listed
 from caribou.tables import cells as columns
-from caribou.tables.ids import NodeIds, grouped, place_in, texts
+from caribou.tables.ids import NodeIds, Spool, grouped, joined, place_in, spooled, texts
 from caribou.tables.inspect import EXAMPLES, Finding, Findings, Problem, raise_problems, shown
 from caribou.tables.read import Titles, chosen
 from caribou.tables.rules import ColumnRules, quoted
-from caribou.tables.sources import Piece, Rows, Source, Table, copied, open_table
+from caribou.tables.sources import Piece, Rows, Source, Table, open_table
 from caribou.tables.stores import Place, located
 
 _ENDS = (("source", "target"), ("from", "to"), ("src", "dst"))
@@ -284,38 +284,35 @@ class NumberedEdges:
 
     def _placed(self, size: int, rows: Rows) -> Iterator[tuple[list[Any], np.ndarray]]:
         """The ends as they are, and their places [2, pairs]: group by group of ids where these do not fit into memory."""
+        import pyarrow as pa
+
         if self.ids.groups(self.room) == 1:
             (group,) = self.ids.lookup(None) if self.ids.count else [(0, None)]
-            for ends in self._ends(self.edges.table, size, rows):
-                yield ends, np.stack([self._places(cells, group[1]) for cells in ends])
+            for ends in self._ends(size, rows):
+                yield ends, self._places(ends, group[1])
             return
-        folder = self.folder or Path()
-        table, path = copied(self.edges.table, self.edges.titles, folder / "edges.parquet"), folder / "places"
+        texts, path = Spool((self.folder or Path()) / "edges.texts", 2), (self.folder or Path()) / "edges.places"
+        for ends in self._ends(size // 2, rows):
+            texts.add([cells.cast(pa.large_string()) for cells in ends])
+        texts.close()
         with open(path, "w+b") as file:
             for number, ids in self.ids.lookup(self.room):
                 at = 0
-                for ends, found in self._noted(table, size, Rows(table.name), file):
-                    here = np.stack([self._places(cells, ids) for cells in ends])
+                for ends, found in _noted(texts.path, file):
+                    here = self._places(ends, ids)
                     np.copyto(found, number + here + 1, where=here >= 0)
                     file.seek(at)
                     at += file.write(found.data)
-            for ends, found in self._noted(table, size, rows, file):
+            for ends, found in _noted(texts.path, file):
                 yield ends, found - 1
-        for done in (path, folder / "edges.parquet"):
+        for done in (path, texts.path):
             done.unlink(missing_ok=True)
 
-    def _noted(self, table: Table, size: int, rows: Rows, file: IO[bytes]) -> Iterator[tuple[list[Any], np.ndarray]]:
-        """The ends as they are, and their places in the file, counted from 1; 0 where none is known yet."""
-        file.seek(0)
-        for ends in self._ends(table, size, rows):
-            needed = 16 * len(ends[0])
-            yield ends, np.frombuffer(bytearray(file.read(needed).ljust(needed, b"\0")), np.int64).reshape(2, -1)
-
-    def _ends(self, table: Table, size: int, rows: Rows) -> Iterator[list[Any]]:
+    def _ends(self, size: int, rows: Rows) -> Iterator[list[Any]]:
         """The two columns as normalised text, in groups; as numbers where ids are row numbers and cells are numbers."""
 
         def parts() -> Iterator[list[Any]]:
-            for piece in table.pieces(max(1, size // 4), self.edges.titles):
+            for piece in self.edges.table.pieces(max(1, size // 4), self.edges.titles):
                 rows.note(piece)
                 yield [self._cells(c, t, piece) for c, t in zip(piece.batch.columns, self.edges.titles, strict=True)]
 
@@ -328,14 +325,16 @@ class NumberedEdges:
             return column.cast(pa.int64())
         return texts(column, title, piece, self.findings)
 
-    def _places(self, cells: Any, ids: Any) -> np.ndarray:
+    def _places(self, ends: list[Any], ids: Any) -> np.ndarray:
+        """Places of both ends among some of the ids, [2, pairs]; -1 for one that is not there."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        cells = joined(ends)  # one table of the ids serves both ends
         if not pa.types.is_integer(cells.type):
-            return place_in(cells, ids)
+            return place_in(cells, ids).reshape(2, -1)
         numbers = pc.fill_null(cells, -1).to_numpy()
-        return np.where((numbers >= 0) & (numbers < self.ids.count), numbers, -1)
+        return np.where((numbers >= 0) & (numbers < self.ids.count), numbers, -1).reshape(2, -1)
 
     def _refuse_edge_as_titles(self) -> None:
         """Refuse a table whose first edge would be taken for its titles, and be lost."""
@@ -375,3 +374,11 @@ class NumberedEdges:
             findings.note(Finding.DROPPED_EDGES, f"{read - known} {words}", read - known)
         if self.findings is None and findings.problems:
             raise_problems(findings.problems)
+
+
+def _noted(texts: Path, places: IO[bytes]) -> Iterator[tuple[list[Any], np.ndarray]]:
+    """The ends in a file of texts, and their places in a file of numbers: counted from 1, and 0 where none is known yet."""
+    places.seek(0)
+    for ends in spooled(texts):
+        needed = 16 * len(ends[0])
+        yield ends, np.frombuffer(bytearray(places.read(needed).ljust(needed, b"\0")), np.int64).reshape(2, -1)

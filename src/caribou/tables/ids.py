@@ -20,9 +20,9 @@ from caribou.tables.inspect import EXAMPLES, Findings
 from caribou.tables.sources import Piece, Rows, Table
 
 FILE = "node.ids"
-_PER_ID = 64
+_PER_ID = 128
 """Bytes per id beside its letters while it is looked up."""
-_PIECE = 1 << 18
+_PIECE = 1 << 16
 """Rows of a node table that are read together."""
 
 
@@ -81,7 +81,7 @@ class NodeIds:
 
         letters, numbers, plain, rows, kept = 0, True, True, Rows(table.name), []
         empty: list[int] = []
-        writer = None if folder is None else _Writer(folder / FILE)
+        writer = None if folder is None else Spool(folder / FILE, 1)
         for piece in table.pieces(_PIECE, [title]):
             ids = texts(piece.batch.column(0), title, piece, findings)
             first = rows.note(piece)
@@ -89,7 +89,7 @@ class NodeIds:
             numbers = numbers and ids.equals(pa.array(np.arange(first, rows.count)).cast(pa.large_string()))
             plain = plain and bool(pc.all(pc.match_substring_regex(ids, r"^(0|-?[1-9][0-9]{0,17})$")).as_py())
             letters += pc.sum(pc.binary_length(ids)).as_py() or 0
-            kept.append(ids) if writer is None else writer.add(ids)
+            kept.append(ids) if writer is None else writer.add([ids])
         if writer is not None:
             writer.close()
         path = None if writer is None else writer.path
@@ -141,8 +141,9 @@ class NodeIds:
         return 1 if room is None else -(-(self.letters + _PER_ID * self.count) // max(1, room))
 
     def space(self, pairs: int, room: int | None) -> int:
-        """Bytes of disk that the mapping of so many pairs takes, beside a copy of a query."""
-        return 16 * pairs if self.groups(room) > 1 else 0
+        """Bytes of disk that the mapping of so many pairs takes: their texts, and their places."""
+        letters = -(-self.letters // max(1, self.count))
+        return pairs * (2 * letters + 32) if self.groups(room) > 1 else 0
 
     def lookup(self, room: int | None) -> Iterator[tuple[int, Any]]:
         """The groups: number of the first row, and ids."""
@@ -167,13 +168,7 @@ class NodeIds:
             findings.add(columns.repeated_ids(self.title, rows(row), words, first, int(again.sum())))
 
     def _texts(self) -> Iterator[Any]:
-        import pyarrow as pa
-
-        if self.path is None:
-            yield from self.held
-            return
-        with pa.OSFile(str(self.path), "rb") as file, pa.ipc.open_stream(file) as reader:
-            yield from (batch.column(0) for batch in reader)
+        return iter(self.held) if self.path is None else (ids for (ids,) in spooled(self.path))
 
 
 def place_in(cells: Any, ids: Any) -> np.ndarray:
@@ -189,34 +184,45 @@ def grouped(parts: Iterable[Sequence[Any]], size: int) -> Iterator[list[Any]]:
     for part in parts:
         kept.append(part)
         if sum(len(columns[0]) for columns in kept) >= size:
-            yield [_joined(column) for column in zip(*kept, strict=True)]
+            yield [joined(column) for column in zip(*kept, strict=True)]
             kept = []
     if kept:
-        yield [_joined(column) for column in zip(*kept, strict=True)]
+        yield [joined(column) for column in zip(*kept, strict=True)]
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def joined(parts: Sequence[Any]) -> Any:
+    """Arrays as one; numbers beside text become text."""
     import pyarrow as pa
 
     mixed = len({part.type for part in parts}) > 1
     return pa.concat_arrays([part.cast(pa.large_string()) for part in parts] if mixed else list(parts))
 
 
-class _Writer:
-    """Ids on their way to a file."""
+class Spool:
+    """Columns of text on their way to a private file, from which `spooled` reads them."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, columns: int) -> None:
         import pyarrow as pa
 
-        self.path, self._schema = path, pa.schema([("id", pa.large_string())])
+        self.path, self._schema = path, pa.schema([(str(k), pa.large_string()) for k in range(columns)])
         self._file = pa.OSFile(str(path), "wb")
         self._stream = pa.ipc.new_stream(self._file, self._schema)
 
-    def add(self, ids: Any) -> None:
+    def add(self, columns: Sequence[Any]) -> None:
+        """Some rows."""
         import pyarrow as pa
 
-        self._stream.write_batch(pa.record_batch([ids], schema=self._schema))
+        self._stream.write_batch(pa.record_batch(list(columns), schema=self._schema))
 
     def close(self) -> None:
+        """Nothing more comes."""
         self._stream.close()
         self._file.close()
+
+
+def spooled(path: Path) -> Iterator[list[Any]]:
+    """The columns of a file, some rows at a time as they were added."""
+    import pyarrow as pa
+
+    with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as reader:
+        yield from (batch.columns for batch in reader)
