@@ -55,15 +55,6 @@ def test_the_tree_that_one_stands_in_comes_before_that_of_the_package(
     assert found.folder == mine
 
 
-def test_a_folder_that_only_has_the_name_is_passed_over(elsewhere: Path) -> None:
-    (elsewhere / "reproduction").mkdir()
-    assert reproduction.find() is None
-    with pytest.raises(InputError) as refusal:
-        reproduction.require()
-    words = str(refusal.value)
-    assert f"from '{elsewhere}' upward or from '{elsewhere}/site-packages/caribou/experiments' upward" in words
-
-
 def test_names_and_paths_of_experiments(elsewhere: Path) -> None:
     with pytest.raises(InputError, match="got 'table', which is no file; the paper's evaluation comes with the source"):
         reproduction.experiment_file("table")

@@ -272,17 +272,6 @@ def test_the_lines_to_take_along_do_what_the_page_says(fresh: Tab, tmp_path: Pat
 
 
 @needs_browser
-def test_copy_buttons_copy(fresh: Tab) -> None:
-    fresh.browser.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
-    for source in ("command-plan", "command-train", "python"):
-        fresh.run(f"document.querySelector('[data-copy={source}] button').click()")
-        fresh.wait(f"document.querySelector('[data-copy={source}] button').textContent === 'Copied'")
-        assert fresh.run("navigator.clipboard.readText()") == fresh.run(
-            f"document.getElementById('{source}').textContent"
-        )
-
-
-@needs_browser
 @pytest.mark.parametrize("unit", ["unit-edge", "unit-node"])
 def test_nothing_sticks_out_and_everybody_can_read_it(fresh: Tab, unit: str) -> None:
     fresh.enter(unit, 1)

@@ -383,7 +383,3 @@ def test_paper_has_the_assumptions_and_no_documents_for_machines(
     assert machines < {name for name, height in paper.items() if height == 0}
     assumptions = next(name for name in paper if "assumptions" in name)
     assert closed[assumptions] < 80 < 200 < paper[assumptions]
-
-
-def test_pages_are_small(pages: dict[str, Path]) -> None:
-    assert max(path.stat().st_size for path in pages.values()) < 1_000_000

@@ -10,7 +10,6 @@ from reproduction.tuned import read_settings
 from typer.testing import CliRunner
 
 from caribou.errors import CaribouError
-from caribou.experiments import reproduction
 from reproduction import choose
 
 DATA = "csbm:nodes=150"
@@ -83,13 +82,3 @@ def test_wrong_words(places: list[str]) -> None:
     assert "methods must have a search space" in failure("sage-edp", "--dataset", DATA, *places)
     assert "dataset must be one of" in failure("mlp-dp", "--dataset", "kora", *places)
     assert "epsilon must be" in failure("mlp-dp", "--dataset", DATA, "--epsilon", "-1", *places)
-
-
-def test_outside_the_source_tree_it_is_said_where_was_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reproduction, "_starts", lambda: (tmp_path, tmp_path / "site-packages" / "caribou"))
-    words = failure("mlp-dp", "--dataset", DATA)
-    assert f"no folder reproduction/ was found from '{tmp_path}' upward" in words
-    assert "source tree" in words
-    assert "which does not exist" in failure("--dataset", DATA, "--spaces", "none", "--trials", "t", "--settings", "s")
-    assert list(tmp_path.iterdir()) == []

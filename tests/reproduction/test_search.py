@@ -23,14 +23,8 @@ from reproduction.search import (
 )
 
 import caribou as cb
-from caribou import methods
 from caribou.errors import InputError
 from caribou.mechanisms import randomized_response
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import METHODS, Outputs
-from caribou.methods.mlp import MlpDp
-from caribou.models import encoder
-from caribou.randomness import Streams
 from reproduction import search as trials
 
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
@@ -89,16 +83,6 @@ def test_test_labels_change_nothing() -> None:
     found = [run_trials(STUDY, SPACE, lambda name, seed, g=g: held_out(g, seed)) for g in (GRAPH, other)]
     assert [t.accuracy for t in found[0]] == [t.accuracy for t in found[1]]
     assert len({t.accuracy for t in found[0]}) > 1
-
-
-def test_the_score_is_the_accuracy_on_the_scored_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit(self, plan, graph, streams, noise):  # right for even nodes
-        answers = (np.array(GRAPH.labels) + np.arange(200) % 2) % GRAPH.num_classes
-        return Outputs(np.eye(GRAPH.num_classes)[answers])
-
-    monkeypatch.setattr(MlpDp, "fit", fit)
-    for trial in run_trials(STUDY, SPACE, halves):
-        assert trial.accuracy == np.mean(held_out(GRAPH, trial.seed).scored % 2 == 0)
 
 
 # -- a search that is stopped --------------------------------------------------------------------------------------
@@ -165,34 +149,3 @@ def test_a_refused_setting_is_recorded_and_not_chosen(monkeypatch: pytest.Monkey
     (found,) = run_trials(Study("sage-edp", "csbm", 1.0, (0,)), {"hidden": [64]}, halves)
     assert found.accuracy is None
     assert "at most 10 edges" in found.error
-
-
-@pytest.mark.usefixtures("quick_learning")
-def test_a_kept_encoder_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    fits: list[tuple[int, ...]] = []
-    original = encoder._fitted
-    monkeypatch.setattr(
-        encoder, "_fitted", lambda g, s, hidden, *rest: fits.append(hidden) or original(g, s, hidden, *rest)
-    )
-    study = Study("gap-edp", "csbm", 4.0, (0,))
-    space = {"hops": ["default", 2]}
-    data = held_out(GRAPH, 0)
-    plain = run_trials(study, space, lambda name, seed: data)
-    assert len(fits) == 2
-    mlp = METHODS["mlp"].create(hidden=[64, 16])
-    with encoder.kept_encoders():
-        kept = run_trials(study, space, lambda name, seed: data)
-        assert len(fits) == 3
-        methods.fit(METHODS["mlp"].create(hidden=[8]), data.graph, study.budget, Streams(0), NoiseSource.seeded(0))
-        methods.fit(mlp, data.graph, study.budget, Streams(1), NoiseSource.seeded(0))
-        methods.fit(
-            METHODS["mlp"].create(hidden=[64, 16]),
-            held_out(GRAPH, 0).graph,
-            study.budget,
-            Streams(0),
-            NoiseSource.seeded(0),
-        )
-        assert len(fits) == 6  # other widths, another seed, another object: fitted anew
-    methods.fit(mlp, data.graph, study.budget, Streams(0), NoiseSource.seeded(0))
-    assert len(fits) == 7  # outside nothing is kept
-    assert [t.accuracy for t in kept] == [t.accuracy for t in plain]

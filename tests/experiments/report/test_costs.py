@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from caribou.experiments.records import OK, Record
 from caribou.experiments.report.blocks import NOT_RUN, Entry
-from caribou.experiments.report.costs import ADDED, PublishedCost, cost_table, with_added_memory
+from caribou.experiments.report.costs import PublishedCost, cost_table
 
 
 def fitted(method: str, epsilon: int, accuracy: float | None = 0.5, **measures: float) -> Record:
@@ -34,21 +34,9 @@ def test_time_and_memory_are_means_over_budgets() -> None:
     assert found["peak memory of the process, MB, libraries and data included"]["votes-edp"][0].text == "600"
 
 
-def test_what_was_not_measured_has_no_group() -> None:
-    found = groups([fitted("gap-edp", 1, None, cpu_seconds=1.0)])
-    assert list(found) == ["CPU seconds of one fit"]
-
-
 def test_published_figures_stand_beside_ours_with_their_words() -> None:
     published = {"cpu_seconds": PublishedCost("a third of theirs", lambda m, d: 1.987 if m == "gap-edp" else None)}
     found = groups(RECORDS, published=published, dataset_title=str.upper)
     rows = found["CPU seconds of one fit (a third of theirs)"]
     assert (rows["gap-edp"][0].paper, rows["votes-edp"][0].paper) == ("1.99", "")
     assert cost_table("study", RECORDS, dataset_title=str.upper).head == ("method", "CORA")
-
-
-def test_added_memory_is_a_measure_of_its_own_and_changes_no_record() -> None:
-    before = dict(RECORDS[0].measures)
-    assert with_added_memory(RECORDS[0]).measures[ADDED] == 300.0
-    assert dict(RECORDS[0].measures) == before
-    assert with_added_memory(RECORDS[2]) is RECORDS[2]

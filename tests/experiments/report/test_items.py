@@ -92,12 +92,6 @@ def test_cells_of_another_shape_are_shown_all_the_same(drop: str) -> None:
     assert texts(table)[""] == {"study": ["0.5", "2", "100"]}
 
 
-def test_settings_of_two_origins_are_two_rows() -> None:
-    records = [fitted("gap-edp", 4, 0, 0.5, chosen=chosen) for chosen in (True, "by-hand")]
-    blocks = named(general_blocks("study", records))
-    assert list(texts(blocks["study-table"])["ε = 4"]) == ["gap-edp, chosen true", "gap-edp, chosen by-hand"]
-
-
 def test_records_of_cells_come_in_the_order_of_the_cells() -> None:
     records = [fitted("gap-edp", 4, seed, 0.5) for seed in (2, 0, 1)]
     cells = [record.cell for record in sorted(records, key=lambda r: r.cell["seed"])][:2]

@@ -86,14 +86,6 @@ def test_what_is_missing_is_said_with_its_command(page: Path, parts: list[Sectio
     assert (parts[1].missing, parts[1].commands) == (0, ())
 
 
-def test_the_same_records_give_the_same_files(page: Path, world: Path, tmp_path: Path) -> None:
-    records, problems = read_all(world / "records")
-    again = sections(records, known(world), "laptop", results=world / "records")
-    copy = write_report(tmp_path / "again", again, problems, "laptop", "Said <besides>.")[0]
-    for file in page.parent.iterdir():
-        assert (copy.parent / file.name).read_bytes() == file.read_bytes(), file.name
-
-
 def test_an_item_is_made_of_the_cells_of_its_scale_and_says_what_is_left_out(world: Path) -> None:
     seen: list[Record] = []
 

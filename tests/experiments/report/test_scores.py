@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from caribou.experiments.records import OK, Record
 from caribou.experiments.report.blocks import BEST, NOT_RUN, SECOND, Entry, Table
 from caribou.experiments.report.items import general_blocks
@@ -12,9 +10,7 @@ from caribou.experiments.report.scores import (
     AUC,
     axis_curves,
     epsilon_curves,
-    interval_words,
     score_table,
-    settings_note,
 )
 from caribou.experiments.report.summary import Mean, grouped
 
@@ -77,14 +73,6 @@ def test_scores_have_their_unit() -> None:
     assert (ACCURACY.published(12.345), AUC.published(0.5), AUC.published(None)) == ("12.3", "0.500", "")
 
 
-def test_captions_say_seeds_and_what_was_searched() -> None:
-    assert "seeds: 1 to 3" in interval_words({0: Mean(0.5, 0.1, 3), 1: Mean(0.5, 0.1, 1)})
-    searched = [fitted("gap-edp", "cora", 1, seed, 0.5, searched=seed < 1) for seed in range(2)]
-    assert settings_note(RECORDS) == "No settings were searched."
-    assert "for 1 of 2 fits" in settings_note(searched)
-    assert "for all of them" in settings_note(searched[:1])
-
-
 def test_curves_over_epsilon_need_a_finite_one() -> None:
     (figure,) = epsilon_curves("c", RECORDS)
     assert "votes-edp 1: 81, 8: 86" in figure.alternative  # type: ignore[union-attr]
@@ -101,29 +89,6 @@ def test_curves_over_an_axis_have_a_line_per_method_and_epsilon() -> None:
     words = axis_curves("h", "Depth", records, "hops", x="hops").alternative
     assert "gap-edp, ε = 1 1: 51, 2: 41" in words
     assert "gap-inf 1: 81, 2: 71" in words
-
-
-@pytest.mark.parametrize("score", [ACCURACY, AUC])
-def test_without_means_there_is_a_group_without_rows(score) -> None:
-    table = score_table("t", "T", RECORDS[:1], {}, score)
-    assert [len(found) for _, found in table.groups] == [0]
-
-
-def test_an_entry_that_is_not_compared_has_a_sign_and_no_mark() -> None:
-    found = rows(unranked={(1, "votes-edp", "cora"): "†"}, notes={(1, "gap-edp", "cora"): "hops 2"})
-    assert found["ε = 1"]["votes-edp"][0].text == "81.0† ± 2.5"
-    assert found["ε = 1"]["votes-edp"][0].mark == ""
-    assert found["ε = 1"]["gap-edp"][0].mark == BEST
-    assert found["ε = 1"]["gap-edp"][0].title == "3 seeds; hops 2"
-
-
-def test_columns_may_have_an_order_of_their_own() -> None:
-    means = grouped(RECORDS, "epsilon", "method", "dataset")
-    assert score_table("t", "T", RECORDS, means, datasets=["pubmed", "cora"]).head == ("method", "pubmed", "cora")
-    (figure,) = epsilon_curves(
-        "c", RECORDS, datasets=["cora"], published=lambda dataset: {"gap-edp, paper": {2: Mean(0.7, 0.0, 0)}}
-    )
-    assert "gap-edp, paper 2: 70" in figure.alternative  # type: ignore[union-attr]
 
 
 def test_a_metric_of_the_test_nodes_as_a_column() -> None:
