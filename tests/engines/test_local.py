@@ -65,4 +65,3 @@ def test_a_closed_runner_holds_no_state(tables: Tables) -> None:
     runner, _ = runner_of(tables, "a", 1)
     runner.close()
     assert all(len(rows) == 0 for rows in runner.shards())
-    assert not runner.durable

@@ -18,6 +18,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,13 +28,17 @@ from caribou.engines.blocks import RETIRED
 from caribou.errors import InputError, RunError
 from caribou.machine.files import erase
 from caribou.mechanisms.noise_source import RunKey
+from caribou.privacy.certificate import Certificate
 
 FORMAT = 4
 STAGES = ("preparing", "prepared", "charging", "running", "released")
 
 
 class WorkFolder:
-    """One run's folder, locked against a second process. ``request`` is what the run was asked for: it must not change."""
+    """One run's folder, locked against a second process, and its `caribou.release.Journal`.
+
+    ``request`` is what the run was asked for: it must not change.
+    """
 
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
         self.path = path
@@ -62,6 +67,32 @@ class WorkFolder:
     def key(self) -> Path:
         """Where the key of the noise lies."""
         return self.path / "key"
+
+    def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
+        """That of the interrupted run, which must have had the same ledger, or a new one, stored before it is charged."""
+        where = None if ledger is None else str(ledger)
+        if self.stage == "prepared":
+            self.update(stage="charging", certificate=make().to_dict(), ledger=where)
+        if self.record["ledger"] != where:
+            raise RunError(f"ledger must be that of the interrupted run, {self.record['ledger']}")
+        stored = Certificate.from_dict(self.record["certificate"])
+        made = replace(make(), versions=stored.versions, created=stored.created, certificate_id=stored.certificate_id)
+        if json.loads(made.to_json()) != json.loads(stored.to_json()):
+            raise RunError(f"{self.path}: the certificate of the interrupted run is that of another plan")
+        return stored
+
+    @property
+    def is_charged(self) -> bool:
+        """From the stage running on."""
+        return self.stage == "running"
+
+    def charged(self) -> None:
+        """From here on noise is drawn."""
+        self.update(stage="running")
+
+    def refused(self) -> None:
+        """Nothing was charged: the folder can be thrown away."""
+        self.update(stage="prepared")
 
     def update(self, **changes: Any) -> None:
         """Write the record, durably and whole."""

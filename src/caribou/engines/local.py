@@ -21,8 +21,6 @@ T = TypeVar("T")
 class LocalRunner:
     """Rounds over blocks in memory. The compiled loops run without the interpreter's lock, so threads share the work."""
 
-    durable = False
-
     def __init__(
         self, layout: Layout, blocks: Sequence[Block], x0: np.ndarray | None, noise: BlockNoise, workers: int = 1
     ) -> None:

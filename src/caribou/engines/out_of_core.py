@@ -21,8 +21,6 @@ from caribou.mechanisms.noise_source import BlockNoise
 class OutOfCoreRunner:
     """Rounds over files. ``sum_rows``: how many rows of sums may be in memory when there are several column tiles."""
 
-    durable = True
-
     def __init__(self, files: BlockFiles, noise: BlockNoise, *, residual: bool, sum_rows: int) -> None:
         self._files, self._noise = files, noise
         self._x0 = files.state("x0") if residual else None

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +217,7 @@ def release_files(
             noise=folder.first_key(new_key) if folder.stage == "prepared" else folder.run_key(),
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
-            journal=_FolderJournal(folder),
+            journal=folder,
         )
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
@@ -240,39 +240,6 @@ class _FileContent:
     def content(self) -> tuple[bytes, ...]:
         """The digests that the preparation computed."""
         return self.parts
-
-
-@dataclass(frozen=True)
-class _FolderJournal:
-    """The private folder as the memory of a charge."""
-
-    folder: WorkFolder
-
-    def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
-        """That of the interrupted run, which must have had the same ledger, or a new one, stored before it is charged."""
-        where = None if ledger is None else str(ledger)
-        if self.folder.stage == "prepared":
-            self.folder.update(stage="charging", certificate=make().to_dict(), ledger=where)
-        if self.folder.record["ledger"] != where:
-            raise RunError(f"ledger must be that of the interrupted run, {self.folder.record['ledger']}")
-        stored = Certificate.from_dict(self.folder.record["certificate"])
-        made = replace(make(), versions=stored.versions, created=stored.created, certificate_id=stored.certificate_id)
-        if json.loads(made.to_json()) != json.loads(stored.to_json()):
-            raise RunError(f"{self.folder.path}: the certificate of the interrupted run is that of another plan")
-        return stored
-
-    @property
-    def is_charged(self) -> bool:
-        """From the stage running on."""
-        return self.folder.stage == "running"
-
-    def charged(self) -> None:
-        """From here on noise is drawn."""
-        self.folder.update(stage="running")
-
-    def refused(self) -> None:
-        """Nothing was charged: the folder can be thrown away."""
-        self.folder.update(stage="prepared")
 
 
 def _calibrated(request: Request, features: NodeArray | NodeTable) -> CalibratedPropagation:
@@ -388,21 +355,16 @@ def _run(
         for step in steps_of(calibrated)[done:]:
             sums = runner.round(step, mean_of(sums, layout.nodes, step), progress)
             if request.engine != "local":  # in memory a resumed run begins again, with the same noise
-                _checkpoint(step.number, runner, folder, files, sums)
+                _checkpoint(step.number, folder, files, sums)
         shards = runner.shards() if done < calibrated.hops else files.state(f"round-{done}").shards()
         write_rows(shards, layout, request.out, _ids(folder))
     finally:
         runner.close()
 
 
-def _checkpoint(number: int, runner: Runner, folder: WorkFolder, files: BlockFiles, sums: np.ndarray) -> None:
+def _checkpoint(number: int, folder: WorkFolder, files: BlockFiles, sums: np.ndarray) -> None:
     """A complete round becomes the place to resume from; the file of the one before serves the next."""
     state = files.state(f"round-{number}")
-    if not runner.durable:
-        state.begin()
-        for block, rows in enumerate(runner.shards()):
-            state.write(files.layout.span(block)[0], rows)
-        state.sync()
     folder.save_sums(number, sums)
     folder.update(round=number, digests={**folder.record["digests"], "state": state.digest().hex()})
     files.state(f"round-{number - 1}").retire()

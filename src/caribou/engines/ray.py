@@ -323,8 +323,6 @@ class _Round:
 class RayRunner:
     """Rounds on the workers of a Ray cluster. ``address``: None for a Ray of this machine alone, ``auto``, or ``ray://...``."""
 
-    durable = True
-
     def __init__(
         self, files: BlockFiles, noise: BlockNoise, *, residual: bool, workers: int, address: str | None = None
     ) -> None:

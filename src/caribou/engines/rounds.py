@@ -69,11 +69,9 @@ class Runner(Protocol):
     """What a round needs of an engine: a map over row blocks with at-least-once execution.
 
     Work may be repeated, on any worker and in any order: the result of (round, block) is a function of the state, the block and
-    the key. A round that is asked with another step, mean or state than before is refused (`RoundGuard`). ``durable`` says that
-    its states survive the process in the work folder without being copied there.
+    the key. A round that is asked with another step, mean or state than before is refused (`RoundGuard`). States of all but the
+    engine in memory survive the process in the work folder.
     """
-
-    durable: bool
 
     def start(self, shards: Iterator[np.ndarray]) -> None:
         """Take over a state, as one array of rows per block in order."""
