@@ -58,6 +58,16 @@ def proven_mu(hits: tuple[int, int], trials: int, level: float = 1e-6) -> float:
     return float(stats.norm.ppf(least) - stats.norm.ppf(most))
 
 
+def p_value(observed: np.ndarray, expected: np.ndarray) -> float:
+    """Chi-square over cells with enough expected draws; the rest is one cell."""
+    large = expected >= 10
+    o, e = observed[large], expected[large]
+    if not large.all():
+        o, e = np.append(o, observed[~large].sum()), np.append(e, expected[~large].sum())
+    keep = e > 0
+    return float(stats.chi2.sf(((o[keep] - e[keep]) ** 2 / e[keep]).sum(), keep.sum() - 1))
+
+
 def best_mu(one: np.ndarray, two: np.ndarray) -> float:
     """A lower bound on mu at 99.99 % from thresholds on a linear score: fitted on one half, judged on the other. [runs, numbers]
 

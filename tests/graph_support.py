@@ -1,5 +1,6 @@
-"""Shared by the tests of the graph record: a path, lists of edges, and equality of everything that a reader can see."""
+"""Shared by the tests of graphs: a path, a random graph, lists of edges, and equality of everything that a reader can see."""
 
+import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from hypothesis import strategies as st
@@ -10,6 +11,12 @@ from caribou.graph import Graph
 def path_graph(n=4, **changes):
     fields = {"labels": np.arange(n) % 2, "name": "path", **changes}
     return Graph.from_edges(np.eye(n, dtype=np.float32), [np.arange(n - 1), np.arange(1, n)], **fields)
+
+
+def random_graph(n: int = 40, seed: int = 0, columns: int = 6) -> Graph:
+    rng = np.random.default_rng(seed)
+    edges = np.array(list(nx.gnp_random_graph(n, 0.15, seed=seed).edges)).T
+    return Graph.from_edges(rng.standard_normal((n, columns)), edges)
 
 
 def assert_same(a, b):

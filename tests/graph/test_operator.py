@@ -21,20 +21,9 @@ from caribou.graph.operator import (
     pair_hash,
 )
 from caribou.layers import AttentionLayer, ContractiveGraphLayer
-from caribou.privacy.sensitivity import (
-    Bounds,
-)
-from graph_families import (
-    graph_of,
-    small_graphs,
-    structured_edge_cases,
-)
-
-
-def random_graph(n: int = 40, seed: int = 0, columns: int = 6) -> Graph:
-    rng = np.random.default_rng(seed)
-    edges = np.array(list(nx.gnp_random_graph(n, 0.15, seed=seed).edges)).T
-    return Graph.from_edges(rng.standard_normal((n, columns)), edges)
+from caribou.privacy.sensitivity import Bounds
+from graph_families import graph_of, small_graphs, structured_edge_cases
+from graph_support import random_graph
 
 
 def test_degree_cap_at_node_level_is_applied() -> None:

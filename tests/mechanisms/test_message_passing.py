@@ -28,12 +28,7 @@ from caribou.privacy.ledger import Ledger
 from caribou.privacy.sensitivity import Bounds
 from caribou.privacy.verify import verify
 from caribou.release import release
-
-
-def random_graph(n: int = 40, seed: int = 0, columns: int = 6) -> Graph:
-    rng = np.random.default_rng(seed)
-    edges = np.array(list(nx.gnp_random_graph(n, 0.15, seed=seed).edges)).T
-    return Graph.from_edges(rng.standard_normal((n, columns)), edges)
+from graph_support import random_graph
 
 
 def features(graph: Graph) -> torch.Tensor:

@@ -13,22 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from caribou.engines import kernels
 from caribou.errors import CaribouError, InputError
 from caribou.mechanisms import noise_source, samplers
 from caribou.mechanisms.noise_source import BlockNoise, NoiseSource, RunKey
+from descent_support import std_is_rejected
 
 KEY = bytes(range(32))
 N = 200_000
-
-
-def std_is_rejected(sample: np.ndarray, claimed: float, level: float = 1e-6) -> bool:
-    """Two-sided chi-square test of the standard deviation."""
-    statistic = float((sample**2).sum()) / claimed**2
-    tail = stats.chi2.cdf(statistic, len(sample))
-    return min(tail, 1 - tail) < level / 2
 
 
 @pytest.mark.parametrize(

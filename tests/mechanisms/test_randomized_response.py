@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from attack_support import proven_epsilon, side_by_side
+from attack_support import p_value, proven_epsilon, side_by_side
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -61,16 +60,6 @@ def claimed_probabilities(graph: Graph, response: PairResponse) -> np.ndarray:
     ones = [response.keep_one if k in edges else response.make_one for k in range(pair_count(graph.num_nodes))]
     every = itertools.product((0, 1), repeat=len(ones))
     return np.array([math.prod(p if bit else 1 - p for p, bit in zip(ones, bits[::-1], strict=True)) for bits in every])
-
-
-def p_value(observed: np.ndarray, expected: np.ndarray) -> float:
-    """Chi-square over cells with enough expected draws; the rest is one cell."""
-    large = expected >= 10
-    o, e = observed[large], expected[large]
-    if not large.all():
-        o, e = np.append(o, observed[~large].sum()), np.append(e, expected[~large].sum())
-    keep = e > 0
-    return float(stats.chi2.sf(((o[keep] - e[keep]) ** 2 / e[keep]).sum(), keep.sum() - 1))
 
 
 # -- the sampler ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attack_support import p_value
 from caribou.engines import kernels
 from caribou.errors import InputError
 from caribou.mechanisms import samplers
@@ -26,16 +27,6 @@ class Words:
         assert len(wanted) <= len(self.data), "more bits were drawn than are needed"
         taken, self.data = self.data[: len(wanted)], self.data[len(wanted) :]
         return taken
-
-
-def p_value(observed: np.ndarray, expected: np.ndarray) -> float:
-    """Chi-square over cells with enough expected draws; the rest is one cell."""
-    large = expected >= 10
-    o, e = observed[large], expected[large]
-    if not large.all():
-        o, e = np.append(o, observed[~large].sum()), np.append(e, expected[~large].sum())
-    keep = e > 0
-    return float(stats.chi2.sf(((o[keep] - e[keep]) ** 2 / e[keep]).sum(), keep.sum() - 1))
 
 
 def test_binomial_numbers_have_their_distribution() -> None:
