@@ -11,7 +11,7 @@ import pytest
 
 import caribou as cb
 from caribou.privacy.ledger import Ledger
-from cli_support import run
+from cli_support import caribou, refusal, run
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 SIZES = (90, 110, 130)
@@ -45,21 +45,10 @@ def tables(folder: Path, month: int) -> tuple[object, ...]:
 def first(months: Path, tmp_path: Path, quick_learning: None) -> Path:
     """A ledger with a yearly budget of one epsilon, and the run of the first month."""
     ledger = tmp_path / "ledger.sqlite"
-    assert run("ledger", "budget", "accounts", "--epsilon", 2, "--unit", "edge", "--ledger", ledger).returncode == 0
-    words = (
-        "--name",
-        "accounts",
-        "--ledger",
-        ledger,
-        "--purpose",
-        "fraud scores",
-        "--person",
-        "ada",
-        "--period",
-        "2026-01",
-    )
-    done = run("train", "votes-edp", *tables(months, 0), "--epsilon", 2, "--out", tmp_path / "run-0", *words)
-    assert done.returncode == 0, done.stderr
+    caribou("ledger", "budget", "accounts", "--epsilon", 2, "--unit", "edge", "--ledger", ledger)
+    words = ("--name", "accounts", "--ledger", ledger, "--purpose", "fraud scores", "--person", "ada")
+    out = ("--out", tmp_path / "run-0", "--period", "2026-01")
+    caribou("train", "votes-edp", *tables(months, 0), "--epsilon", 2, *out, *words)
     return tmp_path
 
 
@@ -71,7 +60,7 @@ def extend(months: Path, folder: Path, before: str, month: int, out: str, *more:
 
 def scores_of(folder: Path) -> pd.DataFrame:
     out = folder.with_suffix(".csv")
-    assert run("predict", folder, "--out", out).returncode == 0
+    caribou("predict", folder, "--out", out)
     return pd.read_csv(out)
 
 
@@ -93,7 +82,7 @@ def test_three_months_cost_one_epsilon(months: Path, first: Path, monkeypatch: p
     assert [entry.extends for entry in entries] == [None, entries[0].certificate_id, entries[1].certificate_id]
     assert [entry.period for entry in entries] == ["2026-01", "2026-02", None]
     assert runs[1].certificate.public_parameters["period"] == "2026-02"
-    assert run("predict", first / "run-2", "--out", first / "scores.csv").returncode == 0
+    caribou("predict", first / "run-2", "--out", first / "scores.csv")
     scores = pd.read_csv(first / "scores.csv", index_col="id")
     known = pd.read_csv(months / "nodes-2.csv", index_col="id")
     assert set(scores.index) == set(known.index)
@@ -125,12 +114,7 @@ def test_a_run_is_extended_once(months: Path, first: Path) -> None:
     code, said = extend(months, first, "copy", 1, "again", "--spend")
     assert code == 2, "the budget has no second epsilon"
     assert "would bring the total to epsilon = 4" in said
-    assert (
-        run(
-            "ledger", "budget", "accounts", "--epsilon", 4, "--unit", "edge", "--ledger", first / "ledger.sqlite"
-        ).returncode
-        == 0
-    )
+    caribou("ledger", "budget", "accounts", "--epsilon", 4, "--unit", "edge", "--ledger", first / "ledger.sqlite")
     code, said = extend(months, first, "copy", 1, "again", "--spend")
     assert code == 0, said
     assert "a release of its own" in said
@@ -160,20 +144,15 @@ def test_a_killed_month_resumes_where_the_last_saved_run_stands(
 
 
 def test_refusals(months: Path, first: Path) -> None:
-    done = run("extend", first / "run-0", *tables(months, 1), "--out", first / "x")
-    assert done.returncode == 2
-    assert "ledger must be given" in done.stderr
-    code, said = extend(months, first, "run-0", 0, "x")
-    assert code == 2
-    assert "must hold a node that has not been there before" in said
-    code, said = extend(months, first, "run-0", 1, "x", "--name", "others")
-    assert code == 2
-    assert "recorded under 'accounts': use that name" in said
+    out, ledger = ("--out", first / "x"), ("--ledger", first / "ledger.sqlite")
+    assert "ledger must be given" in refusal("extend", first / "run-0", *tables(months, 1), *out)
+    same = refusal("extend", first / "run-0", *tables(months, 0), *out, *ledger)
+    assert "must hold a node that has not been there before" in same
+    other = refusal("extend", first / "run-0", *tables(months, 1), *out, *ledger, "--name", "others")
+    assert "recorded under 'accounts': use that name" in other
     assert not (first / "x").exists()
-    done = run("train", "gap-edp", *tables(months, 0), "--epsilon", 2, "--out", first / "gap")
-    assert done.returncode == 0
-    done = run("extend", first / "gap", *tables(months, 1), "--out", first / "x")
-    assert (done.returncode, "must be votes-edp to be extended" in done.stderr) == (2, True)
+    caribou("train", "gap-edp", *tables(months, 0), "--epsilon", 2, "--out", first / "gap")
+    assert "must be votes-edp to be extended" in refusal("extend", first / "gap", *tables(months, 1), *out)
     assert extend(months, first, "run-0", 1, "run-1")[0] == 0, "a refusal leaves the run as it was"
 
 
@@ -184,13 +163,13 @@ def test_new_spellings_of_ids_are_refused(months: Path, first: Path) -> None:
         for words, change in (("upper", str.upper), ("other", lambda name: f"customer {name}")):
             rows.assign(**{t: rows[t].map(change) for t in titles}).to_csv(first / f"{table}-{words}.csv", index=False)
     ledger = ("--ledger", first / "ledger.sqlite")
-    for words, refusal in (
+    for words, why in (
         ("upper", "ids must be spelled as in the model"),
         ("other", "at least half of the 90 known"),
     ):
         files = ("--graph", first / f"edges-{words}.csv", "--nodes", first / f"nodes-{words}.csv")
         done = run("extend", first / "run-0", *files, "--out", first / words, *ledger)
-        assert (done.returncode, refusal in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, why in done.stderr) == (2, True), done.stderr
     assert len(Ledger(first / "ledger.sqlite").entries()) == 1
     done = run("extend", first / "run-0", *files, "--out", first / "new", *ledger, "--left")
     assert (done.returncode, "0 of 90 known nodes are in the graph" in done.stdout) == (0, True), done.stderr
@@ -198,53 +177,26 @@ def test_new_spellings_of_ids_are_refused(months: Path, first: Path) -> None:
 
 def test_another_graph_is_released_once_and_every_command_gives_it(months: Path, tmp_path: Path) -> None:
     """predict, predict again, embed: one entry, and the same numbers."""
-    ledger = tmp_path / "ledger.sqlite"
-    train = run(
-        "train", "caribou-edp", *tables(months, 0), "--out", tmp_path / "run", "--name", "accounts", "--ledger", ledger
-    )
-    assert train.returncode == 0, train.stderr
-    again = (*tables(months, 1), "--name", "accounts", "--ledger", ledger)
-    refused = run("predict", tmp_path / "run", *again, "--out", tmp_path / "a.csv")
-    assert refused.returncode == 2
-    assert "predictions never spend: --release --ledger LEDGER makes a release about it" in refused.stderr
-    assert "give --training-graph" in refused.stderr
-    refused = run("predict", tmp_path / "run", *again, "--out", tmp_path / "a.csv", "--release", "--epsilon", 0.5)
-    assert refused.returncode == 2
-    assert "replace the fingerprint" in refused.stderr
+    ledger, run = tmp_path / "ledger.sqlite", tmp_path / "run"
+    names = ("--name", "accounts", "--ledger", ledger)
+    caribou("train", "caribou-edp", *tables(months, 0), "--out", run, *names)
+    again = (run, *tables(months, 1), *names, "--out")
+    refused = refusal("predict", *again, tmp_path / "a.csv")
+    assert "predictions never spend: --release --ledger LEDGER makes a release about it" in refused
+    assert "give --training-graph" in refused
+    release = ("--release", "--epsilon", 0.5)
+    assert "replace the fingerprint" in refusal("predict", *again, tmp_path / "a.csv", *release)
     same = ("--replace-fingerprint", "--reason", "February", "--person", "ada", "--period", "2026-02")
-    paid = run("predict", tmp_path / "run", *again, *same, "--out", tmp_path / "a.csv", "--release", "--epsilon", 0.5)
-    assert paid.returncode == 0, paid.stderr
-    assert "epsilon = 0.5" in paid.stderr
-    free = run("predict", tmp_path / "run", *again, "--out", tmp_path / "b.csv")
-    assert (free.returncode, "nothing is spent" in free.stderr) == (0, True), free.stderr
+    assert "epsilon = 0.5" in caribou("predict", *again, tmp_path / "a.csv", *same, *release).stderr
+    assert "nothing is spent" in caribou("predict", *again, tmp_path / "b.csv").stderr
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
-    rows = run("embed", tmp_path / "run", *again, "--out", tmp_path / "rows.csv")
-    assert (rows.returncode, "nothing is spent" in rows.stderr) == (0, True), rows.stderr
+    assert "nothing is spent" in caribou("embed", *again, tmp_path / "rows.csv").stderr
     assert len(pd.read_csv(tmp_path / "rows.csv")) == SIZES[1]
     book = Ledger(ledger)
     assert len(book.entries()) == 2
     assert {(c.person, c.reason) for c in book.history("accounts") if c.old is not None} == {("ada", "February")}
-    other = run("predict", tmp_path / "run", *again, "--out", tmp_path / "c.csv", "--release", "--epsilon", 1)
-    assert (other.returncode, "epsilon must be that of the release" in other.stderr) == (2, True)
-    spend = ("--release", "--spend", "--epsilon", 0.5)
-    more = run("predict", tmp_path / "run", *again, "--out", tmp_path / "c.csv", *spend)
-    assert more.returncode == 0, more.stderr
+    other = refusal("predict", *again, tmp_path / "c.csv", "--release", "--epsilon", 1)
+    assert "epsilon must be that of the release" in other
+    caribou("predict", *again, tmp_path / "c.csv", *release, "--spend")
     assert len(book.entries()) == 3
     assert (tmp_path / "a.csv").read_text() != (tmp_path / "c.csv").read_text()
-
-
-def test_words_need_a_ledger(months: Path, tmp_path: Path) -> None:
-    done = run("train", "mlp", *tables(months, 0), "--purpose", "scores", "--out", tmp_path / "run")
-    assert (done.returncode, "purpose must go with --ledger" in done.stderr) == (2, True)
-    done = run(
-        "train",
-        "mlp",
-        *tables(months, 0),
-        "--ledger",
-        tmp_path / "l.sqlite",
-        "--reason",
-        "x",
-        "--out",
-        tmp_path / "run",
-    )
-    assert (done.returncode, "reason must go with --replace-fingerprint" in done.stderr) == (2, True)

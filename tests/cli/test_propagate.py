@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from caribou.cli import app
 from caribou.cli.engine_options import parse_size
-from caribou.errors import CaribouError, DataError, InputError
+from caribou.errors import InputError
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
+from cli_support import caribou, refusal
 
 
 @pytest.fixture
@@ -26,11 +24,8 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def propagate(files: Path, *options: str) -> str:
-    base = ["propagate", "--edges", str(files / "edges.npy"), "--features", str(files / "x.npy"), "--workers", "1"]
-    result = CliRunner().invoke(app, [*base, *options], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+def command(files: Path, *options: object) -> tuple[object, ...]:
+    return "propagate", "--edges", files / "edges.npy", "--features", files / "x.npy", "--workers", 1, *options
 
 
 @pytest.mark.parametrize(
@@ -42,7 +37,8 @@ def propagate(files: Path, *options: str) -> str:
 )
 def test_release_and_certificate_lie_side_by_side(files: Path, options: tuple[str, ...]) -> None:
     out, ledger = files / "embeddings.parquet", files / "ledger.sqlite"
-    said = propagate(files, *options, "--epsilon", "2", "--out", str(out), "--ledger", str(ledger), "--name", "people")
+    where = ("--out", out, "--ledger", ledger, "--name", "people")
+    said = caribou(*command(files, *options, "--epsilon", 2, *where)).stdout
     assert "epsilon = 2, delta = 1e-05" in said
     assert "rounding adds" in said
     certificate = Certificate.load(files / "embeddings.certificate.json")
@@ -52,20 +48,12 @@ def test_release_and_certificate_lie_side_by_side(files: Path, options: tuple[st
     assert out.exists()
 
 
-def test_the_ledger_of_the_environment_is_used(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CARIBOU_LEDGER", str(files / "l.sqlite"))
-    propagate(files, "--epsilon", "2", "--degree-floor", "10", "--out", str(files / "e.npy"), "--name", "people")
-    assert len(Ledger(files / "l.sqlite", create=False).entries("people")) == 1
-
-
 def test_a_refused_release_leaves_nothing_behind(files: Path) -> None:
     np.save(files / "edges.npy", np.array([[0, 1], [2, 300], [3, 4]]))
     before = set(files.iterdir())
-    words = ["--out", str(files / "e.npy"), "--degree-floor", "10", "--ledger", str(files / "l.sqlite")]
-    base = ["propagate", "--edges", str(files / "edges.npy"), "--features", str(files / "x.npy"), "--workers", "1"]
-    result = CliRunner().invoke(app, [*base, *words])
-    assert isinstance(result.exception, DataError)
-    assert "edges.npy: row 1 (from 0): edges must be node numbers in [0, 300)" in str(result.exception)
+    words = ("--out", files / "e.npy", "--degree-floor", 10, "--ledger", files / "l.sqlite")
+    rule = "edges.npy: row 1 (from 0): edges must be node numbers in [0, 300)"
+    assert rule in refusal(*command(files, *words))
     assert set(files.iterdir()) == before
 
 
@@ -78,9 +66,8 @@ def test_an_empty_edge_table_is_warned_of_on_stderr_alone(
         np.save(edges, np.empty((0, 2), dtype=np.int64))
     else:
         pd.DataFrame({"source": [], "target": []}, dtype=np.int64).to_parquet(edges)
-    words = ["--edges", str(edges), "--features", str(files / "x.npy"), "--degree-floor", "10", "--out", str(out)]
-    result = CliRunner().invoke(app, ["propagate", *words, "--workers", "1", "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    words = ("--edges", edges, "--features", files / "x.npy", "--degree-floor", 10, "--out", out)
+    result = caribou("propagate", *words, "--workers", 1, "--json")
     assert result.stderr.startswith(f"warning: {edges} holds no edges")
     assert np.load(out).shape == (300, 6)
     elsewhere = result.stdout + caplog.text + (files / "e.certificate.json").read_text()
@@ -90,10 +77,10 @@ def test_an_empty_edge_table_is_warned_of_on_stderr_alone(
 
 def test_json_and_discard(files: Path) -> None:
     out = str(files / "out.npy")
-    document = json.loads(propagate(files, "--degree-floor", "10", "--hops", "2", "--out", out, "--json"))
+    document = caribou(*command(files, "--degree-floor", 10, "--hops", 2, "--out", out, "--json")).document
     assert document["resumed_at_round"] is None
     assert document["certificate"]["public_parameters"]["hops"] == 2
-    assert "nothing to remove" in propagate(files, "--out", out, "--discard")
+    assert "nothing to remove" in caribou(*command(files, "--out", out, "--discard")).stdout
 
 
 @pytest.mark.parametrize(
@@ -123,10 +110,11 @@ def bank(tmp_path: Path) -> Path:
 TITLES = [word for role in ("id=account", "source=sender", "target=receiver") for word in ("--column", role)]
 
 
-def refused(*words: str) -> str:
-    result = CliRunner().invoke(app, ["propagate", *words, "--workers", "1", "--degree-floor", "2"])
-    assert isinstance(result.exception, CaribouError), result.output
-    return str(result.exception)
+SMALL = ("--workers", 1, "--degree-floor", 2)
+
+
+def refused(*words: object) -> str:
+    return refusal("propagate", *words, *SMALL)
 
 
 def test_ids_of_tables_are_in_the_result(bank: Path) -> None:
@@ -137,9 +125,7 @@ def test_ids_of_tables_are_in_the_result(bank: Path) -> None:
         f"{bank}/transfers.csv: row 3: column 'receiver' must hold an id of the node table, got '7'; give --drop-unknown-ids"
     )
     assert not list(bank.glob(".*"))
-    words += ["--drop-unknown-ids", "--workers", "1", "--degree-floor", "2"]
-    result = CliRunner().invoke(app, ["propagate", *words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    caribou("propagate", *words, "--drop-unknown-ids", *SMALL)
     frame = pd.read_parquet(out)
     assert frame["node"].tolist() == ["ann", "bob", "07"]
     assert list(frame.columns) == ["node", "x0", "x1"]
@@ -154,10 +140,7 @@ def test_queries_instead_of_files(bank: Path) -> None:
         "--sql-edges",
         f"SELECT sender, receiver FROM read_csv('{bank}/transfers.csv', all_varchar=true) WHERE day != '3'",
     ]
-    result = CliRunner().invoke(
-        app, ["propagate", *words, "--workers", "1", "--degree-floor", "2"], catch_exceptions=False
-    )
-    assert result.exit_code == 0, result.output
+    caribou("propagate", *words, *SMALL)
     assert pd.read_parquet(out)["node"].tolist() == ["ann", "bob", "07"]
     assert refused(*words, "--edges", "x.npy") == "give either --edges FILE or --sql-edges SELECT, got both"
     assert (
@@ -180,7 +163,5 @@ def test_what_tables_cannot_be_is_refused_with_the_flag(bank: Path) -> None:
 def test_an_address_with_a_key_is_refused_and_shown_nowhere(files: Path, caplog: pytest.LogCaptureFixture) -> None:
     for address in ("s3://AKIA:hunter2@bank/edges", "s3://bank/edges.csv?secret_key=hunter2"):
         words = ["--edges", address, "--features", str(files / "x.npy"), "--out", str(files / "e.npy")]
-        result = CliRunner().invoke(app, ["propagate", *words])
-        assert isinstance(result.exception, InputError)
-        assert "hunter2" not in str(result.exception) + result.output + caplog.text
+        assert "hunter2" not in refusal("propagate", *words) + caplog.text
     assert {path.name for path in files.iterdir()} == {"edges.npy", "x.npy"}

@@ -7,13 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from caribou.cli import app
-from caribou.errors import InputError
 from caribou.experiments import reproduction
 from caribou.experiments.grid import available, read_experiment
 from caribou.experiments.records import OK, Record, append
+from cli_support import caribou, refusal
 
 STUDY = """
 title = "My study"
@@ -32,9 +30,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["report", *arguments])
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return caribou("report", *arguments).stdout
 
 
 def headings(folder: str) -> list[str]:
@@ -86,7 +82,5 @@ def test_a_name_of_the_paper_s_may_be_in_use_for_something_else() -> None:
 def test_folders_without_records() -> None:
     Path("empty").mkdir()
     for given, words in (("empty", "with none"), ("none", "which is no folder")):
-        result = CliRunner().invoke(app, ["report", given, "--out", "report"])
-        assert isinstance(result.exception, InputError)
-        assert words in str(result.exception)
+        assert words in refusal("report", given, "--out", "report")
     assert not Path("report").exists()

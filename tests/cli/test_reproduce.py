@@ -7,13 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from caribou.cli import app
-from caribou.errors import InputError
 from caribou.experiments import reproduction, runner
-from caribou.experiments.grid import available
 from caribou.experiments.records import FAILED, OK, Record, read
+from cli_support import caribou, refusal
 
 PAPER = Path(__file__).parents[2] / "reproduction"
 
@@ -24,15 +21,11 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["reproduce", *arguments])
-    assert result.exit_code == code, result.output
-    return result.stdout
+    return caribou("reproduce", *arguments, code=code).stdout
 
 
-def refusal(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["reproduce", *arguments])
-    assert isinstance(result.exception, InputError), result.output
-    return str(result.exception)
+def refused(*arguments: str) -> str:
+    return refusal("reproduce", *arguments)
 
 
 def invented(monkeypatch: pytest.MonkeyPatch, *, failing: str = "") -> list[dict]:
@@ -54,7 +47,7 @@ def invented(monkeypatch: pytest.MonkeyPatch, *, failing: str = "") -> list[dict
 def test_noise_from_nothing_to_the_page() -> None:
     """Computed, not fitted: the real runner takes seconds."""
     shown = call("noise", "--out", "out")
-    assert "noise: 48 of 48 cells are missing; about" in shown
+    assert "noise: 48 of 48 cells are missing; about 1 s, 2 at a time" in shown
     assert "noise-depth: 48 cells measured, 0 failed, 0 were done before" in shown
     assert re.search(r"K = 128.*?12\.11", shown, re.DOTALL)
     assert "paper 12.11" in shown
@@ -71,19 +64,6 @@ def test_noise_from_nothing_to_the_page() -> None:
     assert len(read("out/results", "noise-depth")[0]) == 48, "nothing is measured twice"
 
 
-@pytest.mark.slow
-def test_the_table_of_tops_at_the_smoke_scale() -> None:
-    grids = {experiment.name: experiment for experiment in available(PAPER / "experiments")}
-    cells = [cell for some in items_named("pu-1")[0].cells(grids, "smoke").values() for cell in some]
-    total = sum(cell["dataset"] == "chain-s" for cell in cells)
-    shown = call("pu-1", "--scale", "smoke", "--dataset", "chain-s", "--out", "out")
-    assert f"pu-1: {total} of {total} cells are missing" in shown
-    assert f"pu-1: {total} cells measured (records: out/results)" in shown
-    for words in ("caribou-edp", "caribou-ndp", "gap-edp", "the best run by test accuracy, the paper's rule", "paper"):
-        assert words in shown
-    assert {"pu-1-edge.csv", "pu-1-node.csv", "pu-1-chains.csv"} <= {path.name for path in Path("out").iterdir()}
-
-
 def test_a_part_is_run_and_shown_and_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = invented(monkeypatch)
     shown = call("failure", "--scale", "smoke", "--out", "out", "--jobs", "1")
@@ -95,12 +75,6 @@ def test_a_part_is_run_and_shown_and_the_same_command_goes_on(monkeypatch: pytes
     assert "62.5" in shown
 
 
-def test_time_is_told_from_the_paper_s_records_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    invented(monkeypatch)
-    shown = call("noise", "--out", "out")
-    assert "noise: 48 of 48 cells are missing; about 1 s, 2 at a time" in shown
-
-
 def test_data_sets_go_by_their_own_and_by_the_paper_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = invented(monkeypatch)
     call("ov-e", "--dataset", "photo", "--dataset", "facebook", "--out", "out")
@@ -109,8 +83,8 @@ def test_data_sets_go_by_their_own_and_by_the_paper_s_name(monkeypatch: pytest.M
     head = Path("out/ov-e-cost.csv").read_text().splitlines()[0]
     assert "Photo" in head
     assert "Cora" not in head
-    assert "dataset must be one of cora, pubmed, photo:connected" in refusal("ov-e", "--dataset", "mars")
-    assert "dataset must be left out for noise, got 'cora'" in refusal("noise", "--dataset", "cora")
+    assert "dataset must be one of cora, pubmed, photo:connected" in refused("ov-e", "--dataset", "mars")
+    assert "dataset must be left out for noise, got 'cora'" in refused("noise", "--dataset", "cora")
 
 
 def test_failed_cells_are_shown_and_are_code_4(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,9 +136,9 @@ def test_the_list_counts_cells_and_what_is_missing() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(words: list[str], message: str) -> None:
-    assert message in refusal(*words)
+    assert message in refused(*words)
 
 
 def test_outside_the_source_tree_it_is_said_where_was_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduction, "_starts", lambda: (tmp_path, tmp_path / "site-packages" / "caribou"))
-    assert "comes with the source tree, not with the package" in refusal("noise")
+    assert "comes with the source tree, not with the package" in refused("noise")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from caribou.cli import app
 from caribou.errors import InputError
 from caribou.experiments import reproduction, runner
 from caribou.experiments.records import OK, Record, read
+from cli_support import caribou, refusal
 
 PAPER = Path(__file__).parents[2] / "reproduction"
 TABLE = """
@@ -25,15 +24,11 @@ seeds = 1
 
 
 def call(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["run", *arguments])
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return caribou("run", *arguments).stdout
 
 
 def failure(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["run", *arguments])
-    assert isinstance(result.exception, InputError), result.output
-    return str(result.exception)
+    return refusal("run", *arguments)
 
 
 @pytest.fixture
