@@ -43,39 +43,36 @@ from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
+from caribou.mechanisms.noisy_descent import average_noise_variance, noisy_gradient_descent
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS, require_unit
 from caribou.methods.edge_method import EncodedMethod, log_probabilities
-from caribou.methods.mlp import applied, full_batch
+from caribou.methods.mlp import applied
 from caribou.methods.node_method import (
+    DescentPlan,
     StackedMethod,
     fit_linear_head,
     messages,
+    plan_descent,
     plan_head,
     side_by_side,
 )
 from caribou.models.classifier import classify
 from caribou.models.encoder import Prior
-from caribou.models.linear import path_length_schedule, shrink_rows
-from caribou.privacy.allocation import AllocatedPart
+from caribou.models.linear import shrink_rows
 from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import (
     PARTS,
-    DescentRecord,
     Examples,
-    MechanismRecord,
     SumsRecord,
-    descent_sensitivity,
 )
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
-CLIP = 0.3
 SHRINKAGE = 0.4
 RELEASED_WEIGHTS = Assumption(AssumptionName.RELEASED_WEIGHTS)
 
@@ -122,9 +119,8 @@ class Dpdgc(Transductive, EncodedMethod):
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """The Gaussians of training and release, which compose to the whole budget."""
         mu = budget_mu(budget)
-        structure = plan_structure(
-            PrivacyUnit.EDGE, mu=math.sqrt(self.training_share) * mu, train_size=self._structure_size(sizes.train)
-        )
+        size = self._structure_size(sizes.train)
+        structure = plan_structure(math.sqrt(self.training_share) * mu, size, PrivacyUnit.EDGE)
         sums = calibrate_sums(
             sum_sensitivity("edge"),
             hops=1,
@@ -196,11 +192,9 @@ class DpdgcNdp(Transductive, StackedMethod):
         mu = self.mu_of(budget)
         left = 1 - self.training_share - self.sums_share - self.classifier_share
         base = self.base.plan_base(sizes, math.sqrt(left) * mu)
+        size = sizes.train if self.base.train_size is None else self.base.train_size
         structure = plan_structure(
-            PrivacyUnit.NODE,
-            mu=math.sqrt(self.training_share) * mu,
-            train_size=sizes.train if self.base.train_size is None else self.base.train_size,
-            bounds=self.bounds(sizes),
+            math.sqrt(self.training_share) * mu, size, PrivacyUnit.NODE, bounds=self.bounds(sizes)
         )
         sums = self.calibrate(sizes, math.sqrt(self.sums_share) * mu)
         head = plan_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
@@ -240,36 +234,14 @@ class DpdgcNdp(Transductive, StackedMethod):
 # -- W, at both units ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class StructurePlan:
-    """Training of W on rows of A within its share of a budget. ``sensitivity_multiple``: clips that one unit moves a sum by."""
-
-    schedule: Descent
-    descent: AllocatedPart
-    sensitivity_multiple: float
-    record: MechanismRecord
-
-
-def plan_structure(unit: PrivacyUnit, *, mu: float, train_size: int, bounds: Bounds | None = None) -> StructurePlan:
+def plan_structure(mu: float, train_size: int, unit: PrivacyUnit, bounds: Bounds | None = None) -> DescentPlan:
     """Noisy descent of softmax(a_i W) on rows of A that is mu-GDP."""
-    multiple, _ = descent_sensitivity(Examples.ROWS_OF_A, unit, bounds=bounds)
-    schedule = path_length_schedule(mu=mu / multiple, train_size=train_size, clip=CLIP)
-    descent = full_batch("training of W on rows of A", schedule.steps, mu)
-    record = DescentRecord(
-        name=descent.part.name,
-        unit=unit,
-        steps=schedule.steps,
-        noise_multiplier=descent.noise_multiplier,
-        clip=schedule.clip,
-        examples=Examples.ROWS_OF_A,
-        bounds=bounds,
-        schedule={"step_size": schedule.step_size, "momentum": schedule.momentum},
-    )
-    return StructurePlan(schedule, descent, multiple, record)
+    name, examples = "training of W on rows of A", Examples.ROWS_OF_A
+    return plan_descent(name, mu=mu, train_size=train_size, unit=unit, examples=examples, bounds=bounds)
 
 
 def train_structure(
-    plan: StructurePlan, adjacency: sp.csr_array, graph: Graph, examples: np.ndarray, noise: NoiseSource
+    plan: DescentPlan, adjacency: sp.csr_array, graph: Graph, examples: np.ndarray, noise: NoiseSource
 ) -> np.ndarray:
     """W by its plan: [n, C] with rows of length 1 (0 where noise alone is left)."""
     trained = noisy_gradient_descent(
@@ -280,9 +252,9 @@ def train_structure(
         calibrated=plan.descent,
         noise=noise,
         max_rows=graph.num_nodes,
-        sensitivity_multiple=plan.sensitivity_multiple,
+        sensitivity_multiple=plan.sensitivity,
     )
-    left = average_noise_variance(plan.schedule, plan.descent, plan.sensitivity_multiple)
+    left = average_noise_variance(plan.schedule, plan.descent, plan.sensitivity)
     return unit_length(shrink_rows(trained, noise_variance=left, strength=SHRINKAGE))
 
 

@@ -29,7 +29,6 @@ from caribou.methods.mlp import (
     node_assumptions,
     public_parameters,
     train_network,
-    training_record,
 )
 from caribou.models.linear import path_length_schedule
 from caribou.models.network import selu_network
@@ -37,7 +36,14 @@ from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.assumptions import Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
-from caribou.privacy.mechanism_records import NODES, MechanismRecord, SumsRecord
+from caribou.privacy.mechanism_records import (
+    NODES,
+    DescentRecord,
+    Examples,
+    MechanismRecord,
+    SumsRecord,
+    descent_sensitivity,
+)
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
@@ -175,6 +181,8 @@ def side_by_side(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([unit_length(part) / math.sqrt(len(parts)) for part in parts], axis=1)
 
 
+CLIP = 0.3
+"""Bound on one example's gradient."""
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Candidates for the weight of released sums beside a node's own logits; 0 ignores the graph."""
 DEFAULT_WEIGHT = 3
@@ -211,27 +219,53 @@ def calibrate_node_sums(
 
 
 @dataclass(frozen=True)
-class HeadPlan:
-    """A model on rows of length at most 1, trained within its share of a budget."""
+class DescentPlan:
+    """Full-batch noisy descent within its share of a budget. ``sensitivity``: clips that one unit moves a sum of gradients by."""
 
     schedule: Descent
     descent: AllocatedPart
+    sensitivity: float
     record: MechanismRecord
     train_size: int
 
 
+def plan_descent(
+    name: str,
+    *,
+    mu: float,
+    train_size: int,
+    unit: PrivacyUnit = PrivacyUnit.NODE,
+    examples: Examples = Examples.OWN_ROWS,
+    clip: float = CLIP,
+    further: Mapping[str, Any] | None = None,
+    **declared: Any,
+) -> DescentPlan:
+    """Descent that is mu-GDP. ``name``: in the certificate; ``further``: of the schedule; ``declared``: as in `DescentRecord`."""
+    sensitivity, _ = descent_sensitivity(examples, unit, **declared)
+    schedule = path_length_schedule(mu=mu / sensitivity, train_size=train_size, clip=clip)
+    descent = full_batch(name, schedule.steps, mu)
+    record = DescentRecord(
+        name=name,
+        unit=unit,
+        steps=schedule.steps,
+        noise_multiplier=descent.noise_multiplier,
+        clip=schedule.clip,
+        examples=examples,
+        schedule={"step_size": schedule.step_size, "momentum": schedule.momentum, **(further or {})},
+        **declared,
+    )
+    return DescentPlan(schedule, descent, sensitivity, record, train_size)
+
+
 def plan_head(
     sizes: Sizes, mu: float, train_size: int | None, name: str = "training of the classifier", hidden: int = 0
-) -> HeadPlan:
-    """Noisy gradient descent of a head that is mu-GDP. ``name``: in the certificate; ``hidden``: units, 0 for a linear one."""
+) -> DescentPlan:
+    """A head on rows of length at most 1. ``name``: in the certificate; ``hidden``: units, 0 for a linear one."""
     size = sizes.train if train_size is None else train_size
-    schedule = path_length_schedule(mu=mu, train_size=size)
-    descent = full_batch(name, schedule.steps, mu)
-    further = {"hidden": hidden} if hidden else {}
-    return HeadPlan(schedule, descent, training_record(descent, schedule, further), size)
+    return plan_descent(name, mu=mu, train_size=size, further={"hidden": hidden} if hidden else {})
 
 
-def fit_linear_head(plan: HeadPlan, rows: np.ndarray, graph: Graph, noise: NoiseSource) -> np.ndarray:
+def fit_linear_head(plan: DescentPlan, rows: np.ndarray, graph: Graph, noise: NoiseSource) -> np.ndarray:
     """The head by its plan, on the training nodes' rows. [d, C]"""
     split, labels = graph.for_learning()
     return noisy_gradient_descent(
@@ -246,7 +280,7 @@ def fit_linear_head(plan: HeadPlan, rows: np.ndarray, graph: Graph, noise: Noise
 
 
 def fit_network_head(
-    plan: HeadPlan, rows: np.ndarray, hidden: int, graph: Graph, streams: Streams, noise: NoiseSource
+    plan: DescentPlan, rows: np.ndarray, hidden: int, graph: Graph, streams: Streams, noise: NoiseSource
 ) -> dict[str, np.ndarray]:
     """The same with one hidden layer, by noisy Adam for as many steps: the arrays of `network_from_arrays`."""
     initial = selu_network(rows.shape[1], hidden, graph.num_classes, streams.generator("classifier"))

@@ -39,16 +39,16 @@ from caribou.mechanisms.bounded_rows import Rows, project_rows, row_norms, unit_
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
+from caribou.mechanisms.noisy_descent import average_noise_variance, noisy_gradient_descent
 from caribou.mechanisms.noisy_mean import private_mean
 from caribou.mechanisms.randomized_response import PerturbedGraph, perturb
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS
 from caribou.methods.edge_method import EdgeMethod
 from caribou.methods.mlp import centred, full_batch
-from caribou.methods.node_method import DEFAULT_WEIGHT, WEIGHTS, SummingMethod
+from caribou.methods.node_method import DEFAULT_WEIGHT, WEIGHTS, DescentPlan, SummingMethod, plan_descent
 from caribou.models.features import centred_unit_rows, unit_root_rows
-from caribou.models.linear import path_length_schedule, shrink_rows
+from caribou.models.linear import shrink_rows
 from caribou.models.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -56,7 +56,6 @@ from caribou.privacy.calibration import remaining_epsilon
 from caribou.privacy.mechanism_records import (
     PARTS,
     ChoiceRecord,
-    DescentRecord,
     EdgeCountRecord,
     Examples,
     Group,
@@ -65,7 +64,6 @@ from caribou.privacy.mechanism_records import (
     NoNoiseRecord,
     ResponseRecord,
     SumsRecord,
-    descent_sensitivity,
     groups_of,
 )
 from caribou.privacy.pair_response import asymmetric_response, split_pair_budget
@@ -213,34 +211,22 @@ class SageNdp(SummingMethod):
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """Mean, training and sums as Gaussians that compose to the whole budget, and a choice that validation nodes pay."""
-        mu, size = self.mu_of(budget), self._size(sizes)
-        bounds = self.bounds(sizes)
-        sensitivity, _ = descent_sensitivity(
-            Examples.NEIGHBOURHOODS,
-            PrivacyUnit.NODE,
-            bounds=bounds,
+        mu, share = self.mu_of(budget), math.sqrt(1 - self.mean_share**2 - self.sums_share)
+        mean = full_batch("mean of the training rows", 1, self.mean_share * mu)
+        training = plan_descent(
+            "training on neighbourhoods",
+            mu=share * mu,
+            train_size=self._size(sizes),
+            examples=Examples.NEIGHBOURHOODS,
+            clip=self.clip,
+            bounds=self.bounds(sizes),
             own_share=self.own_share,
             message_scale=self.message_scale,
         )
-        share = math.sqrt(1 - self.mean_share**2 - self.sums_share)
-        schedule = path_length_schedule(mu=share * mu / sensitivity, train_size=size, clip=self.clip)
-        mean = full_batch("mean of the training rows", 1, self.mean_share * mu)
-        training = full_batch("training on neighbourhoods", schedule.steps, share * mu)
         sums = self.calibrate(sizes, math.sqrt(self.sums_share) * mu)
         records: tuple[MechanismRecord, ...] = (
             MeanRecord(name=mean.part.name, noise_std=mean.noise_multiplier),
-            DescentRecord(
-                name=training.part.name,
-                unit=PrivacyUnit.NODE,
-                steps=schedule.steps,
-                noise_multiplier=training.noise_multiplier,
-                clip=schedule.clip,
-                examples=Examples.NEIGHBOURHOODS,
-                bounds=bounds,
-                own_share=self.own_share,
-                message_scale=self.message_scale,
-                schedule={"step_size": schedule.step_size, "momentum": schedule.momentum},
-            ),
+            training.record,
             SumsRecord(calibrated=sums, payers=PARTS),
         )
         choice = remaining_epsilon(groups_of(records)[Group.VALIDATION], budget)
@@ -251,18 +237,17 @@ class SageNdp(SummingMethod):
             "fitted",
             (*records, chosen),
             ("mean of the training rows", "weights of the layer", "weight of the sums", self.sums_in_words),
-            {"training": TrainingPlan(mean, schedule, training, sensitivity), "sums": sums, "choice": choice},
+            {"mean": mean, "training": training, "sums": sums, "choice": choice},
         )
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Private centre, private training on neighbourhoods, private sums for prediction, a private choice of their weight."""
         split, labels = graph.for_learning()
         self._check_memory(graph)
-        training: TrainingPlan = plan.parts["training"]
         adjacency = self._bounded(graph, streams)
-        mean = self._centre(graph, training, noise)
+        mean = self._centre(graph, plan.parts["mean"], noise)
         rows = self._rows(graph, mean)
-        layer = self._train(graph, rows, adjacency, training, noise)
+        layer = self._train(graph, rows, adjacency, plan.parts["training"], noise)
         (sums,) = noisy_sums(adjacency, messages(rows, layer), plan.parts["sums"], noise.stream("sums"))
         chosen = choose(
             [self._logits(rows, layer, sums, gamma)[split.val] for gamma in WEIGHTS],
@@ -308,10 +293,10 @@ class SageNdp(SummingMethod):
         size = {"train_nodes": self._size(sizes)} if sizes.train else {}
         return {"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes, **size, **self.settings()}
 
-    def _centre(self, graph: Graph, plan: TrainingPlan, noise: NoiseSource) -> np.ndarray:
+    def _centre(self, graph: Graph, plan: AllocatedPart, noise: NoiseSource) -> np.ndarray:
         x = unit_root_rows(graph.features)[graph.for_learning()[0].train]
         size = self._size(graph.sizes(PrivacyUnit.NODE))
-        return private_mean(x, plan.mean, noise.stream("mean"), train_size=size, max_rows=graph.num_nodes)
+        return private_mean(x, plan, noise.stream("mean"), train_size=size, max_rows=graph.num_nodes)
 
     def _rows(self, graph: Graph, mean: np.ndarray) -> Rows:
         if len(mean) != graph.num_features:
@@ -319,11 +304,11 @@ class SageNdp(SummingMethod):
         return centred_unit_rows(unit_root_rows(graph.features), mean)
 
     def _train(
-        self, graph: Graph, rows: Rows, adjacency: sp.csr_array, plan: TrainingPlan, noise: NoiseSource
+        self, graph: Graph, rows: Rows, adjacency: sp.csr_array, plan: DescentPlan, noise: NoiseSource
     ) -> np.ndarray:
         """The layer's weights. [2 d, C]"""
         split, labels = graph.for_learning()
-        wide = plan.training.widened(plan.sensitivity)
+        wide = plan.descent.widened(plan.sensitivity)
         averaged = noisy_gradient_descent(
             neighbourhood_rows(rows, adjacency, split.train, self.message_scale, self.own_share),
             labels[split.train],
@@ -339,16 +324,6 @@ class SageNdp(SummingMethod):
     def _logits(self, rows: Rows, layer: np.ndarray, sums: np.ndarray, gamma: float) -> np.ndarray:
         own = math.sqrt(self.own_share) * rows.times(layer[: len(layer) // 2])
         return own + gamma * centred(sums)
-
-
-@dataclass(frozen=True)
-class TrainingPlan:
-    """Mean and training with their noise. ``sensitivity``: of the training sum, in clips."""
-
-    mean: AllocatedPart
-    schedule: Descent
-    training: AllocatedPart
-    sensitivity: float
 
 
 # -- the layer -----------------------------------------------------------------------------------------------------
