@@ -1,8 +1,7 @@
 """What is measured in a cell, by kind. Each measure is a function of the cell, a folder of data sets and that of the experiment.
 
 Data sets of experiments count as public and nothing is released, so the noise comes from a seed that is derived from the cell:
-a cell can be measured again, with the same result. (A certificate of such a fit is void, and says so.) Attacks derive their
-noise from the seed of the cell alone: one seed is one split, one public seed and one noise key for all methods and budgets.
+a cell can be measured again, with the same result. (A certificate of such a fit is void, and says so.)
 """
 
 from __future__ import annotations
@@ -21,9 +20,6 @@ from caribou.machine.memory import peak_mb
 
 Cell = Mapping[str, Any]
 Measure = Callable[[Cell, Path | None, Path], dict[str, Any]]
-
-ATTACK_RUNS = {"lira": 128}
-"""Runs of an attack in a cell that does not name its ``fits``; otherwise 1, because seeds are an axis."""
 
 
 def measure(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> dict[str, Any]:
@@ -59,48 +55,6 @@ def fit_and_score(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> d
         "searched": cell.get("chosen") is True and _chosen(cell).tried > 0,
         **spent,
     }
-
-
-def attack_and_score(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> dict[str, Any]:
-    """Fit a method as often as the attack needs it and attack it: AUC, rates beside the allowed ones, how noise was handled.
-
-    ``attack``: a name in `caribou.audit.auditor.ATTACKS` of one that measures. Fields of the cell with the names of its settings
-    (``nodes``, ``query_modes``) are given to it; ``fits``: its runs.
-    """
-    graph = graph_of(cell, data_dir, folder)
-    cost = Meter()
-    result, settings = _attacked(cell, graph)
-    return {**result.to_json(), "settings": settings, **cost.read()}
-
-
-def _attacked(cell: Cell, graph: Any) -> tuple[Any, dict[str, Any]]:
-    """The result of the attack that a cell names, and the settings of the method."""
-    from caribou.audit.attack import Terms
-    from caribou.audit.audited_method import AuditedMethod
-    from caribou.methods import method_info
-
-    attack, seed = attack_of(cell), int(cell["seed"])
-    name, budget = str(cell["method"]), budget_of(cell)
-    info = method_info(name)
-    info.check(name, budget)
-    method = info.create(**settings_of(cell))
-    runs = int(cell.get("fits", ATTACK_RUNS.get(attack.name, 1)))
-    found = attack.run(AuditedMethod(name, method, budget, graph, seed), Terms(runs))
-    return found.measured[attack.name], dict(method.settings())
-
-
-def attack_of(cell: Cell) -> Any:
-    """The attack that a cell names, with those of its settings that the cell has."""
-    from dataclasses import fields, replace
-
-    from caribou.audit.auditor import ATTACKS
-    from caribou.audit.catalogue import Promise
-
-    measuring: dict[str, Any] = {n: a for n, a in ATTACKS.items() if a.facts.promise in (Promise.RATES, Promise.NONE)}
-    if (name := str(cell["attack"])) not in measuring:
-        raise InputError(f"attack must be one of {', '.join(measuring)}, got {name!r}")
-    attack = measuring[name]
-    return replace(attack, **{field.name: cell[field.name] for field in fields(attack) if field.name in cell})
 
 
 def graph_of(cell: Cell, data_dir: Path | None, folder: Path = Path()) -> Any:
@@ -164,5 +118,5 @@ class Meter:
         }
 
 
-KINDS: Mapping[str, Measure] = {"train": fit_and_score, "audit": attack_and_score}
+KINDS: Mapping[str, Measure] = {"train": fit_and_score}
 """What any experiment can measure. The paper's evaluation adds kinds of its own (``reproduction/measures.py``)."""
