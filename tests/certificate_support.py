@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from caribou.methods import METHODS
 from caribou.model.tuning import combinations, plan_search
 from caribou.models.published_metrics import metrics_plan
 from caribou.privacy.arithmetic import double_precision
+from caribou.privacy.assumptions import features_without_edges
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate
@@ -110,9 +112,16 @@ def search_plan(method: str, space: dict[str, list[Any]], order: list[int], epsi
     return plan_search(recipes, order, SIZES, Budget(epsilon, DELTA, info.unit), description="a search")
 
 
+def declared(plan: ReleasePlan) -> ReleasePlan:
+    """The plan with what every release at edge level says of the features."""
+    if plan.budget.unit is PrivacyUnit.NODE:
+        return plan
+    return replace(plan, assumptions=(*plan.assumptions, features_without_edges(SIZES.columns, None)))
+
+
 def certified(plan: ReleasePlan, response: Callable[..., PairResponse] = asymmetric_response) -> Certificate:
     """The certificate of a plan, with the figures that randomized response would add after its draw."""
-    made = plan.certificate(NoiseSource.secure())
+    made = declared(plan).certificate(NoiseSource.secure())
     for record in made.mechanisms:
         if record.mechanism is Mechanism.RANDOMIZED_RESPONSE:
             drawn = response(epsilon=record.details["epsilon"], edges=EDGES, nodes=SIZES.nodes).to_dict()
@@ -157,7 +166,7 @@ OF_EACH_KIND = (
         "lpgnet-edp",
     ),
     *("dpdgc-edp", "mlp", "caribou-ndp, chosen", "votes-ndp", "sage-ndp", "dpdgc-ndp", "embeddings, node", METRICS),
-    *("search of pairs", "search at node level"),
+    *("search, composed", "search of pairs", "search at node level"),
 )
 """Certificates that hold every kind of mechanism, with every kind of figure."""
 

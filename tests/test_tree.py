@@ -7,6 +7,7 @@ import functools
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import caribou
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import method_info
+from caribou.privacy.assumptions import features_without_edges
 from caribou.privacy.sizes import Sizes
 
 SOURCE = Path(caribou.__file__).parent
@@ -314,7 +316,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The certificate of a plan, without a release."""
     plan = method_info("caribou-edp").create(hops=2).plan(Sizes(60, 8, classes=4, train=40), caribou.Budget(1.0))
     file = tmp_path_factory.mktemp("plan") / "certificate.json"
-    plan.certificate(NoiseSource.secure()).save(file)
+    features = features_without_edges(8, None)
+    replace(plan, assumptions=(features,)).certificate(NoiseSource.secure()).save(file)
     return file
 
 

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.model.state import ModelState, read_state, write_state
+from caribou.privacy.assumptions import features_without_edges
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Group, OwnRecord
@@ -115,7 +116,13 @@ def test_words_of_the_file_are_not_markup() -> None:
 def test_a_declared_cost_is_said() -> None:
     cost = {Group.EVERY_EDGE: (Gaussian(2.0),)}
     own = OwnRecord(name="my sums", why="my theorem", unit=PrivacyUnit.EDGE, paid=cost)
-    plan = ReleasePlan(Budget(4.0, 1e-5, "edge"), (own,), released=("X",), description="a test")
+    plan = ReleasePlan(
+        Budget(4.0, 1e-5, "edge"),
+        (own,),
+        released=("X",),
+        description="a test",
+        assumptions=(features_without_edges(2, None),),
+    )
     plan.certificate(NoiseSource.secure()).save("own.json")
     assert "the cost of my sums is declared" in caribou("verify", "own.json").stdout
 

@@ -61,7 +61,7 @@ def test_a_command_finds_it_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None
     done = run("--methods", FILE, "train", "caribou-edp", *world, "--set", "layer=tanh", "--set", "hidden=[4]")
     LAYERS.pop("tanh", None)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["certificate"]["mechanisms"][0]["details"]["layer"] == "tanh"
+    assert json.loads(done.stdout)["certificate"]["mechanisms"][0]["details"]["notes"]["layer"] == "tanh"
 
 
 def test_what_is_no_layer_of_ones_own_is_refused() -> None:

@@ -45,6 +45,7 @@ from certificate_support import (
     SEARCHES,
     certificates,
     certified,
+    declared,
     edited,
     edits,
     embeddings,
@@ -117,7 +118,7 @@ def test_what_protects_nothing_does_not_verify(name: str) -> None:
 
 
 def test_seeded_noise_does_not_verify() -> None:
-    void = embeddings().certificate(NoiseSource.seeded(1))
+    void = declared(embeddings()).certificate(NoiseSource.seeded(1))
     assert void.status == "void"
     assert failures(verify(void)) == [f"assumption: randomness: {void.void_reasons[0]}"]
 
@@ -634,7 +635,7 @@ def test_a_weaker_claim_is_true_and_declared() -> None:
 
 
 def test_a_laundered_seed_passes_as_a_declared_assumption() -> None:
-    void = json.loads(embeddings().certificate(NoiseSource.seeded(1)).to_json())
+    void = json.loads(declared(embeddings()).certificate(NoiseSource.seeded(1)).to_json())
     assume(
         void,
         Assumption(

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
 from caribou.errors import InputError, RunError
 from caribou.machine.files import atomic_file
 from caribou.mechanisms.noise_source import BlockNoise, RunKey
-from caribou.privacy.budget import Budget, warn_of_large_delta
+from caribou.privacy.assumptions import features_without_edges
+from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.plan import ReleasePlan
@@ -210,6 +211,9 @@ def release_files(
             return Drawn(None)
 
         plan = embeddings_plan(request.budget, calibrated, start="features", resumable=True)
+        if request.budget.unit is PrivacyUnit.EDGE:
+            declared = features_without_edges(calibrated.arithmetic.columns, None)
+            plan = replace(plan, assumptions=(declared,))
         released = execute(
             plan,
             _FileContent(request.name, tuple(bytes.fromhex(part) for part in folder.record["content"])),

@@ -14,6 +14,7 @@ from typing import Any
 from caribou.errors import CaribouError, InputError
 from caribou.privacy.accounting import event_words, pld_epsilon, rdp_epsilon_of
 from caribou.privacy.assumptions import DETERMINED, STANDING, Assumption, AssumptionName
+from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import NO_PRIVACY, Certificate
 from caribou.privacy.documents import differences, same, write
 from caribou.privacy.events import NonPrivate
@@ -28,6 +29,8 @@ from caribou.privacy.mechanism_records import (
 from caribou.privacy.plan import figures
 from caribou.privacy.scope import Scope
 
+START = "features"
+"""How a release of embeddings says that it starts from the features of the graph."""
 FORGERY = "without a signature nobody can tell a forgery whose figures agree"
 """What a verification cannot do: figures that were all recomputed for other numbers follow from each other, too."""
 
@@ -163,7 +166,7 @@ def _check_assumptions(c: Certificate, report: _Report) -> None:
 
     stated = {assumption.name: assumption for assumption in c.assumptions}
     needed = {assumption.name: assumption for assumption in determined_assumptions(c.mechanisms, c.unit)}
-    for name in (*STANDING, *needed, *_of_public_sample(c)):
+    for name in (*STANDING, *needed, *_of_features(c), *_of_public_sample(c)):
         if name not in stated:
             fails(name, "must be stated, got nothing")
         elif name in needed and stated[name].parameters != needed[name].parameters:
@@ -187,6 +190,12 @@ def _check_assumptions(c: Certificate, report: _Report) -> None:
 def _stated_searches(hyper_parameters: Assumption) -> list[str]:
     search = hyper_parameters.parameters["search"]
     return [] if search is None else [search]
+
+
+def _of_features(c: Certificate) -> tuple[AssumptionName, ...]:
+    """At edge level features are public, so each release says of them that no edge was read for them, or starts from others."""
+    other_start = c.public_parameters.get("start") not in (None, START)
+    return (AssumptionName.FEATURES_WITHOUT_EDGES,) if c.unit is PrivacyUnit.EDGE and not other_start else ()
 
 
 def _of_public_sample(c: Certificate) -> tuple[AssumptionName, ...]:
