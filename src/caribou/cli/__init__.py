@@ -22,7 +22,6 @@ from caribou.cli.audit import audit
 from caribou.cli.certificate import certificate
 from caribou.cli.datasets import datasets_app
 from caribou.cli.doctor import doctor
-from caribou.cli.downstream import graphs, links
 from caribou.cli.extend import extend
 from caribou.cli.inspect import inspect
 from caribou.cli.ledger import ledger_app
@@ -75,7 +74,7 @@ def root(
 PANELS = {
     "Before anything is spent": (plan, methods, inspect),
     "Make a release": (train, tune, propagate, extend),
-    "Use a run": (predict, embed, links, graphs),
+    "Use a run": (predict, embed),
     "Check a release": (certificate, verify, audit),
     "Compare methods": (run, report),
     "This installation": (doctor,),
