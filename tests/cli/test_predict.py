@@ -112,18 +112,6 @@ def test_columns_with_other_titles_and_a_name_for_the_ledger(world: Path, tmp_pa
         )
 
 
-def test_the_order_of_rows_decides_about_nothing(tmp_path: Path, world: Path) -> None:
-    """At either level a row is known by its id: predictions of the training graph are the same bytes in any order of rows."""
-    pd.read_csv(world / "nodes.csv").iloc[::-1].to_csv(tmp_path / "reversed.csv", index=False)
-    declared = ("--classes", "no,yes", "--range", "*=-9:9", "--out", tmp_path / "run")
-    caribou("train", "mlp-dp", "--graph", world / "edges.csv", "--nodes", world / "nodes.csv", *declared)
-    for saved in (world / "named", tmp_path / "run"):
-        for name, nodes in (("a", world / "nodes.csv"), ("b", tmp_path / "reversed.csv")):
-            where = ("--graph", world / "edges.csv", "--nodes", nodes, "--training-graph")
-            caribou("predict", saved, *where, "--out", tmp_path / f"{saved.name}-{name}.csv")
-        assert (tmp_path / f"{saved.name}-a.csv").read_bytes() == (tmp_path / f"{saved.name}-b.csv").read_bytes()
-
-
 def test_nodes_are_compared_where_they_are_public(tmp_path: Path, world: Path) -> None:
     table = pd.read_csv(world / "nodes.csv")
     table.replace({"id": {"person 0": "person 00"}}).to_csv(tmp_path / "other.csv", index=False)
@@ -213,15 +201,6 @@ def test_predictions_of_the_training_graph(world: Path, tmp_path: Path) -> None:
         assert np.allclose(table[["p_0", "p_1", "p_2"]], model.predict_proba())
         assert np.allclose(table["probability"], model.predict_proba().max(axis=1))
     assert sorted(file.name for file in tmp_path.iterdir()) == ["p.csv", "p.parquet"]
-
-
-def test_names_of_nodes_and_classes_are_kept_at_edge_level(world: Path, tmp_path: Path) -> None:
-    caribou("predict", world / "named", "--out", tmp_path / "p.csv")
-    table = pd.read_csv(tmp_path / "p.csv")
-    assert table.columns[0] == "id"
-    assert table["id"].tolist() == sorted(f"person {i}" for i in range(60))
-    assert set(table["class"]) <= {"no", "yes"}
-    assert list(table.columns[3:]) == ["flagged", "p_no", "p_yes"]
 
 
 @pytest.mark.parametrize("method", ["mlp-dp", "caribou-ndp"])
@@ -328,13 +307,3 @@ def test_the_certificate_is_printed(world: Path) -> None:
     caribou("verify", run / "certificate.json")
     assert caribou("certificate", run / "certificate.json").stdout == (run / "certificate.json").read_text()
     assert "cannot be read" in caribou("certificate", run / "nothing", code=2).stderr
-
-
-def test_an_empty_edge_table_is_warned_of_and_works(world: Path, tmp_path: Path) -> None:
-    (tmp_path / "edges.csv").write_text("source,target\n")
-    where = ("--graph", tmp_path / "edges.csv", "--nodes", world / "nodes.csv", "--out", tmp_path / "run")
-    shown = caribou("train", "votes-edp", *where, "--seeds", 2)
-    assert f"warning: {tmp_path / 'edges.csv'} holds no edges" in shown.stderr
-    assert shown.stderr.count("holds no edges") == 1
-    assert "no edges" not in shown.stdout
-    assert not any(b"no edges" in file.read_bytes() for file in (tmp_path / "run").rglob("*.*"))
