@@ -99,7 +99,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_labelled_rows_beyond_memory_are_scored_and_not_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_prior, "MOST_ENTRIES", 150 * GRAPH.num_features)
-    monkeypatch.setattr(class_prior, "LANDMARKS", 20)
+    monkeypatch.setattr(class_prior, "LEAST_ROWS", 20)
     prior, probabilities = fit_class_prior(GRAPH, Streams(0))
     assert len(prior.known.digests) == 150
     assert probabilities.sum(axis=1) == pytest.approx(1)
@@ -110,7 +110,7 @@ def test_tall_dense_tables_get_a_large_network_that_is_saved_with_the_rest(monke
     wide = np.hstack([np.array(GRAPH.features)] * 3)  # more than NARROW columns
     graph = table(wide, np.array(GRAPH.labels))
     prior, probabilities = fit_class_prior(graph, Streams(0))
-    assert set(prior.learners) == {"linear", "kernel", "network"}
+    assert set(prior.learners) == {"linear", "network", "trees"}
     assert np.array_equal(fit_class_prior(graph, Streams(0))[1], probabilities)
     again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
     assert np.allclose(again[graph.split.test], probabilities[graph.split.test], atol=1e-4)
@@ -121,7 +121,7 @@ def test_narrow_tables_get_trees_that_are_saved_with_the_rest() -> None:
     graph = table(x, ((x[:, 0] > 0.5) ^ (x[:, 1] > 0.6) ^ (x[:, 2] > 0.3)).astype(int))
     prior, probabilities = fit_class_prior(graph, Streams(0))
     test = graph.split.test
-    assert set(prior.learners) == {"linear", "kernel", "trees"}
+    assert set(prior.learners) == {"linear", "network", "trees"}
     assert (probabilities.argmax(axis=1) == np.array(graph.labels))[test].mean() > 0.95
     again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
     assert np.allclose(again[test], probabilities[test], atol=1e-4)

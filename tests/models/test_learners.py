@@ -10,8 +10,7 @@ import scipy.sparse as sp
 
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.models.boosted_trees import BoostedTrees
-from caribou.models.cross_fitting import cross_fitted
-from caribou.models.learners import GaussianKernel, Learner, Linear, NearestRows, Network, gaussian_kernel
+from caribou.models.learners import Learner, Linear, NearestRows, Network, cross_fitted, leading_directions
 
 RNG = np.random.default_rng(0)
 X = (RNG.standard_normal((900, 4)) / 2).astype(np.float32)
@@ -33,11 +32,11 @@ WORDS = words(LABELS)
 LEARNERS: dict[str, tuple[Callable[[], Learner], np.ndarray | sp.csr_array, np.ndarray]] = {
     "linear": (lambda: Linear(2), X, STRAIGHT),
     "linear of words": (lambda: Linear(3), WORDS, LABELS),
-    "kernel": (lambda: GaussianKernel(2, X[:80]), X, BENT),
-    "large network": (lambda: Network(2, 0, (32, 32)), X, BENT),
-    "network": (lambda: Network(2, 0, (64,), directions=ROTATION), X, BENT),
+    "large network": (lambda: Network(2, hidden=(32, 32), epochs=30), X, BENT),
+    "network": (lambda: Network(2, directions=ROTATION, epochs=30), X, BENT),
+    "network of words": (lambda: Network(3, directions=leading_directions(WORDS, 16, 0)), WORDS, LABELS),
     "trees": (lambda: BoostedTrees(2), X, BENT),
-    "trees of words": (lambda: BoostedTrees(3, wide=True), WORDS, LABELS),
+    "trees of words": (lambda: BoostedTrees(3), WORDS, LABELS),
     "nearest": (lambda: NearestRows(3), WORDS, LABELS),
 }
 
@@ -50,7 +49,7 @@ def test_it_learns_and_its_arrays_say_the_same(name: str) -> None:
     found = learner.decision_function(x[700:])
     assert (scores.argmax(axis=1) == y[:700]).mean() > 0.8
     assert (found.argmax(axis=1) == y[700:]).mean() > 0.8
-    again = type(models[0]).from_arrays(learner.to_arrays()).decision_function(x[700:])
+    again = type(learner)(learner.classes, arrays=learner.arrays).decision_function(x[700:])
     assert again == pytest.approx(found, abs=1e-4)
     if not isinstance(learner, NearestRows):
         mean = np.mean([model.decision_function(x[700:]) for model in models], axis=0)
@@ -76,24 +75,12 @@ def test_a_class_that_counts_more_is_said_more_often(name: str) -> None:
     assert said[1] > said[0] + 0.2
 
 
-@pytest.mark.parametrize("labels", [[0, 0, 0, 0], [0, 0, 2, 2], [2, 2, 2, 2]])
-def test_a_class_without_a_row_is_said_last(labels: list[int]) -> None:
-    scores = Linear(4).fit(X[:4], np.array(labels)).decision_function(X)
+@pytest.mark.parametrize("labels", [[0, 0, 0, 0], [0, 0, 2, 2], [2, 2, 2, 2], [0, 1, 3, 3]])
+@pytest.mark.parametrize("kind", [Linear, Network])
+def test_a_class_without_a_row_is_said_last(kind: type[Learner], labels: list[int]) -> None:
+    scores = kind(4).fit(X[:4], np.array(labels)).decision_function(X)
     absent = [k for k in range(4) if k not in labels]
     assert (scores[:, absent].max(axis=1) < scores.max(axis=1)).all()
-
-
-def test_the_kernel_is_ridge_regression_on_its_columns() -> None:
-    """The closed form against the normal equations of kernel ridge regression, with the landmarks' Gram matrix as penalty."""
-    learner = GaussianKernel(2, X[:20]).fit(X[:300], BENT[:300])
-    columns, gram = (gaussian_kernel(rows, X[:20], 0.5).double().numpy() for rows in (X[:300], X[:20]))
-    expected = np.exp(-0.5 * ((X[:300, None] - X[None, :20]) ** 2).sum(axis=2))
-    assert columns == pytest.approx(expected, abs=1e-5)
-    targets = np.eye(2)[BENT[:300]] - np.bincount(BENT[:300]) / 300
-    solved = np.linalg.solve(columns.T @ columns + 0.1 * (gram + 1e-3 * np.eye(20)), columns.T @ targets)
-    assert learner.decision_function(X[300:]) == pytest.approx(
-        gaussian_kernel(X[300:], X[:20], 0.5).numpy() @ solved, abs=2e-2
-    )
 
 
 def test_nearest_rows_are_the_formula_and_a_row_without_words_gets_the_class_shares() -> None:
@@ -106,3 +93,25 @@ def test_nearest_rows_are_the_formula_and_a_row_without_words_gets_the_class_sha
         sums = np.bincount(LABELS[best], weights, minlength=3) + NearestRows.shares_weight * shares
         assert np.exp(found[k]) == pytest.approx(sums / sums.sum(), rel=0.05)
     assert np.exp(found[-1]) == pytest.approx(shares)
+
+
+class Remembers:
+    """Says of every row whether it was fitted on it, and how many rows of each class it has seen."""
+
+    def fit(self, x: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> None:
+        self.seen, self.counts, self.weights = set(x.ravel().tolist()), np.bincount(y, minlength=4), sample_weight
+
+    def decision_function(self, x: np.ndarray) -> np.ndarray:
+        return np.array([[row in self.seen, *self.counts] for row in x.ravel().tolist()], dtype=float)
+
+
+@pytest.mark.parametrize(("rows", "folds"), [(100, 5), (6, 3), (3, 8)])
+def test_no_row_is_scored_by_a_model_that_was_fitted_on_it(rows: int, folds: int) -> None:
+    labels = np.random.default_rng(0).integers(4, size=rows)
+    models, scores = cross_fitted(Remembers, np.arange(rows)[:, None], labels, folds, np.arange(float(rows)))
+    assert len(models) == min(folds, rows)
+    assert not scores[:, 0].any()
+    counts = np.array([model.counts for model in models])
+    assert (counts.max(axis=0) - counts.min(axis=0)).max() <= 1, "every fold has its share of every class"
+    for model in models:
+        assert model.weights.tolist() == sorted(model.seen), "weights are those of the rows"

@@ -36,9 +36,9 @@ def test_the_first_wins_unless_another_is_clearly_better() -> None:
     noise = np.random.default_rng(0).normal(size=(100, 2))
     right = noise + 8 * np.eye(2)[y]
     objective = Objective("ap")
-    assert objective.first_unless_clearly_better([noise, right], y) == 1
-    assert objective.first_unless_clearly_better([right, noise], y) == 0
-    assert objective.first_unless_clearly_better([noise, noise + 1e-9 * right], y) == 0, "no gain to speak of"
+    assert objective.best([noise, right], y) == 1
+    assert objective.best([right, noise], y) == 0
+    assert objective.best([noise, noise + 1e-9 * right], y) == 0, "no gain to speak of"
     assert objective.score(noise[:3], y[:3]) == 0.0, "where all nodes are of one class there is nothing to rank"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from caribou.models.softmax_regression import fit_by_parts, fit_softmax_regression
+from caribou.models.softmax_regression import fit_softmax_regression
 
 
 def objective(weights: np.ndarray, z: np.ndarray, labels: np.ndarray, ridge: float) -> float:
@@ -41,20 +41,3 @@ def test_a_constant_column_changes_nothing() -> None:
     wide = np.hstack([x, np.full((40, 1), 7.0)])
     assert fit_softmax_regression(wide, labels, 2)(wide) == pytest.approx(plain, abs=1e-4)
     assert plain.sum(axis=1) == pytest.approx(1)
-
-
-def test_by_parts_learns_which_learner_to_trust() -> None:
-    rng = np.random.default_rng(0)
-    labels = rng.integers(3, size=600)
-    good = np.eye(3)[labels] + 0.7 * rng.standard_normal((600, 3))
-    noise = rng.standard_normal((600, 3))
-    joined = fit_by_parts([noise[:400], good[:400]], labels[:400], 3, 1e-4)
-    alone = fit_softmax_regression(good[:400], labels[:400], 3, 1e-4)
-    right = [
-        (p.argmax(axis=1) == labels[400:]).mean() for p in (joined(np.hstack([noise, good])[400:]), alone(good[400:]))
-    ]
-    assert right[0] > 0.65
-    assert abs(right[0] - right[1]) < 0.03
-    weights = np.where(labels[:400] == 0, 2.9, 0.05)
-    heavy = fit_by_parts([noise[:400], good[:400]], labels[:400], 3, 1e-4, weights=weights)
-    assert (heavy(np.hstack([noise, good])[400:]).argmax(axis=1) == 0).mean() > 0.6

@@ -10,16 +10,16 @@ import pytest
 from caribou.errors import InputError
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.models.feature_codes import FeatureCodes
-from caribou.models.heads import BayesHead, Evidence, PriorHead
+from caribou.models.heads import Evidence, Head
 from caribou.models.vote_model import VoteModel, vote_scale, voters
 
 MODEL = VoteModel(
-    PriorHead(np.array([1.5, 0.0, 0.1])),
+    Head(np.array([1.5, 0.0, 0.0, 0.1])),
     np.array([[3.0, 1.0], [1.0, 2.0]]),
     np.array([4, 2]),
     True,
     np.full(12, 1 / 12),
-    BayesHead(np.array([1.0, 0.5, 0.0, 0.2])),
+    Head(np.array([1.0, 0.5, 0.0, 0.2])),
 )
 
 

@@ -86,7 +86,7 @@ from caribou.models.classifier import (
     require_classifier_memory,
 )
 from caribou.models.features import sent_rows
-from caribou.models.heads import Evidence, PriorHead, fit_prior_head
+from caribou.models.heads import Evidence, Head, fit_prior_head
 from caribou.models.network import chain_logits, network_from_arrays
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation, remaining_epsilon
@@ -346,7 +346,7 @@ class Caribou(EncodedMethod):
             return View(start, start, arrays)
         if log_prior is None:
             log_prior = log_probabilities(prior_of(arrays, graph).probabilities)
-        head = PriorHead(arrays["calibration.prior.theta"])
+        head = Head(arrays["calibration.theta"])
         start = softmax(head(Evidence.of_prior(log_prior)), axis=1)
         if self.messages == "labels" and graph.labels is not None:
             start[senders] = np.eye(start.shape[1])[graph.labels[senders]]

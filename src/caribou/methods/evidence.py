@@ -17,7 +17,7 @@ from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.methods.base import Arrays
 from caribou.methods.edge_method import log_probabilities
 from caribou.methods.votes import Decoded
-from caribou.models.heads import Evidence, Head, PriorHead, choose_head_by_folds, head_from_arrays
+from caribou.models.heads import Evidence, Head, choose_head_by_folds
 from caribou.models.objective import USUAL, Objective
 from caribou.models.sum_likelihood import SumModel, fit_sum_model
 from caribou.privacy.budget import Budget
@@ -112,7 +112,7 @@ class EvidenceModel:
         """The inverse of `to_arrays`."""
         head = {name.removeprefix("head."): array for name, array in arrays.items() if name.startswith("head.")}
         sums = SumModel(arrays["sums.profiles"], arrays["sums.weights"], float(arrays["sums.noise_std"]))
-        return cls(sums, head_from_arrays(head))
+        return cls(sums, Head(**head))
 
 
 def fit_evidence_model(
@@ -128,7 +128,7 @@ def fit_evidence_model(
     noise_std = max(SMALLEST_NOISE, calibrated.noise_std * message_unit(calibrated))
     model = fit_sum_model(sums, calibration_nodes, roles.labels, view.start, roles.shares, noise_std)
     known = Evidence(view.own, model.evidence(sums), sums)
-    fallback = PriorHead(view.arrays["calibration.prior.theta"])
+    fallback = Head(view.arrays["calibration.theta"])
     labels = roles.labels[calibration_nodes]
     folds = streams.generator("folds")
     head, _ = choose_head_by_folds(known.rows(calibration_nodes), labels, fallback, folds, objective)

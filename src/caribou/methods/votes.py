@@ -67,13 +67,11 @@ from caribou.models.feature_codes import FeatureCodes
 from caribou.models.heads import (
     Evidence,
     Head,
-    PriorHead,
     choose_head_by_folds,
-    cross_entropies,
     fit_bayes_head,
     fit_prior_head,
 )
-from caribou.models.objective import Objective
+from caribou.models.objective import Objective, cross_entropies
 from caribou.models.progress import tell
 from caribou.models.vote_model import VoteModel, signal_share, vote_scale, voters
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -303,7 +301,7 @@ class VoteRoles:
     order: np.ndarray
     calibration: np.ndarray
     log_prior: np.ndarray
-    prior_head: PriorHead
+    prior_head: Head
     p0: np.ndarray
     rng: np.random.Generator
     objective: Objective

@@ -1,36 +1,43 @@
 """The prior: class probabilities of every node from its own public features. It never reads an edge.
 
-Learners (`caribou.models.learners`) are cross-fitted in one loop, and a softmax regression on their scores out of fold combines
-them. Every table gets a linear model. Words get a network on their leading directions and, where they are few, are compared row
-by row; numbers get a Gaussian kernel. Boosted trees serve both where classes are few. At edge level features, labels and split
-are public, so all of it costs nothing. Training and validation nodes are learned from alike.
+Learners (`caribou.models.learners`) are cross-fitted in one loop, and one weight for each, fitted on their scores out of fold,
+combines them. Every table gets a linear model and a network on its leading directions, and boosted trees where classes are few. A
+moderate number of rows of words is compared row by row as well. At edge level features, labels and split are public, so all of it
+costs nothing. Training and validation nodes are learned from alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import softmax
 
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.fingerprint import known_rows, row_digests
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.boosted_trees import BoostedTrees
-from caribou.models.cross_fitting import cross_fitted
 from caribou.models.encoder import kept_priors
-from caribou.models.learners import GaussianKernel, Learner, Linear, NearestRows, Network, Table, leading_directions
+from caribou.models.heads import fit_weights
+from caribou.models.learners import (
+    Learner,
+    Linear,
+    NearestRows,
+    Network,
+    Table,
+    cross_fitted,
+    leading_directions,
+)
 from caribou.models.objective import USUAL, Objective
 from caribou.models.public_rows import BLOCK, PublicRows, blocks
-from caribou.models.softmax_regression import SoftmaxRegression, fit_by_parts, fit_softmax_regression
 from caribou.models.threads import one_thread
 from caribou.randomness import Streams
 
 LEARNERS: dict[str, type[Learner]] = {
     "linear": Linear,
-    "kernel": GaussianKernel,
     "network": Network,
     "trees": BoostedTrees,
     "nearest": NearestRows,
@@ -39,25 +46,20 @@ FEW, FOLDS_OF_FEW = 1000, 8
 """With fewer labelled rows than this no learner takes long, and a fold should leave out little."""
 MOST_ENTRIES = 50_000_000
 """Learners are fitted on so many numbers at most; labelled rows beyond them are scored as unlabelled ones are."""
-LANDMARKS, LANDMARKS_TALL = 1000, 500
-"""Labelled rows that the kernel is evaluated at; fewer beside a large network. Work grows with their square."""
-DIRECTIONS, DIRECTION_ROWS = 64, 2000
-"""Leading directions that a network of a wide table sees (of 32, 64 and 128 the best on Photo), and rows that they are of."""
+LEAST_ROWS = 1000
+"""Labelled rows that are learned from however many columns there are."""
+DIRECTIONS = 64
+"""Leading directions that a network sees: of 32, 64 and 128 the best on Photo."""
 TALL = 20_000
 """Dense wide tables of so many labelled rows get a large network on all columns."""
-LEAST_TREE_ROWS, MOST_TREE_CLASSES, MOST_TREE_CLASSES_OF_WORDS = 1000, 4, 12
+TREE_ROWS, MOST_TREE_CLASSES = 60, 12
 """Tables of at least so many labelled rows and at most so many classes get trees: each step grows a tree for every class."""
 COMPARED = 5_000
-"""Words of at most so many labelled rows are compared row by row as well: each row with each."""
+"""Words of FEW to so many labelled rows are compared row by row as well: each row with each."""
 COMBINED = 60_000
 """The combination is fitted on so many labelled rows at most."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
-RIDGE, RIDGE_BY_PARTS = 1e-3, 1e-4
-"""Penalty of the combination: of all scores at once, and learner by learner."""
-ROWS_PER_WEIGHT = 50
-"""With fewer labelled rows for each weight of one regression on all scores, learners are combined one by one: on Cora, Photo and
-Computers that has the smaller cross-entropy, on PubMed and Berkeley13 the larger."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +100,13 @@ class ClassPrior:
     Args:
         rows: how features become rows.
         learners: by name, in the order of their scores; none for a table without columns, where classes have their shares.
-        combination: of the scores of all learners.
+        combination: (a, bias): of each learner's scores, and of each class; [learners + C].
         known: the labelled rows.
     """
 
     rows: PublicRows
     learners: Mapping[str, Learner]
-    combination: SoftmaxRegression
+    combination: np.ndarray
     known: KnownRows
 
     def probabilities(self, features: Table) -> np.ndarray:
@@ -113,48 +115,53 @@ class ClassPrior:
 
     def _probabilities(self, features: Table, numbers: np.ndarray) -> np.ndarray:
         """Of some rows, whether they are known or not. [m] -> [m, C]"""
-        found = np.empty((len(numbers), self.combination.weights.shape[1]))
+        found = np.empty((len(numbers), len(self.combination) - len(self.learners)))
         for part in blocks(np.arange(len(numbers))):
             x = self.rows(features[numbers[part]])
             scores = [learner.decision_function(x) for learner in self.learners.values()]
-            found[part] = self.combination(np.hstack([np.empty((len(part), 0)), *scores]))
+            found[part] = _combined(self.combination, scores, len(part))
         return found
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
         return {
             **self.rows.to_arrays(),
-            "prior.combination.weights": self.combination.weights,
-            "prior.combination.centre": self.combination.centre,
-            "prior.combination.spread": self.combination.spread,
+            "prior.combination": self.combination,
             "prior.known.digests": self.known.digests,
             "prior.known.probabilities": self.known.probabilities,
             **{
                 f"prior.{word}.{name}": array
                 for word, learner in self.learners.items()
-                for name, array in learner.to_arrays().items()
+                for name, array in learner.arrays.items()
             },
         }
 
     @staticmethod
     def is_in(arrays: Mapping[str, np.ndarray]) -> bool:
         """Whether a saved model holds a prior."""
-        return "prior.combination.weights" in arrays
+        return "prior.combination" in arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassPrior:
         """The inverse of `to_arrays`."""
         parts: dict[str, dict[str, np.ndarray]] = {}
         for name, array in arrays.items():
-            if name.startswith("prior."):
-                _, word, *rest = name.split(".", 2)
-                parts.setdefault(word, {})[".".join(rest)] = array
-        return cls(
-            PublicRows.from_arrays(arrays),
-            {word: kind.from_arrays(parts[word]) for word, kind in LEARNERS.items() if word in parts},
-            SoftmaxRegression(**parts["combination"]),
-            KnownRows(**parts["known"]),
-        )
+            if name.startswith("prior.") and name.count(".") > 1:
+                _, word, rest = name.split(".", 2)
+                parts.setdefault(word, {})[rest] = array
+        combination, known = arrays["prior.combination"], KnownRows(**parts.pop("known"))
+        classes = known.probabilities.shape[1]
+        learners = {word: kind(classes, arrays=parts[word]) for word, kind in LEARNERS.items() if word in parts}
+        return cls(PublicRows.from_arrays(arrays), learners, combination, known)
+
+
+def _combined(combination: np.ndarray, scores: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    """softmax(sum_l a_l z_l + bias) of the learners' scores z_l, [m, C] each. -> [m, C]"""
+    a, bias = combination[: len(scores)], combination[len(scores) :]
+    total = np.tile(bias, (rows, 1))
+    for weight, score in zip(a, scores, strict=True):
+        total += weight * score
+    return np.asarray(softmax(total, axis=1))
 
 
 def learners_for(
@@ -169,7 +176,7 @@ def learners_for(
         classes: C.
         rng: of the public seed.
     """
-    words, narrow, tall = rows.weights is not None, rows.quantiles is not None, len(y) >= TALL
+    words, narrow = rows.weights is not None, rows.quantiles is not None
     if x.shape[1] == 0 or len(y) < 2:
         return {}
 
@@ -177,21 +184,15 @@ def learners_for(
         return int(rng.integers(2**31))
 
     found: dict[str, Callable[[], Learner]] = {"linear": lambda: Linear(classes)}
-    if not words:
-        landmarks = x[: LANDMARKS_TALL if tall and not narrow else LANDMARKS]
-        found["kernel"] = lambda: GaussianKernel(classes, landmarks)
-    if not words and not narrow and tall:
-        found["network"] = lambda: Network(classes, seed(), (256, 256), epochs=8)
-    elif not narrow:
-        directions = leading_directions(x[:DIRECTION_ROWS], DIRECTIONS, seed())
+    if len(y) >= TALL and not words and not narrow:
+        found["network"] = lambda: Network(classes, seed(), hidden=(256, 256), epochs=8)
+    else:
+        directions = leading_directions(x, DIRECTIONS, seed())
         found["network"] = lambda: Network(classes, seed(), directions=directions)
-    most = MOST_TREE_CLASSES_OF_WORDS if words else MOST_TREE_CLASSES
-    every = (
-        np.bincount(y, minlength=classes).min() >= 3 * BoostedTrees.folds
-    )  # a class with so many rows is in every fold
-    if (words or narrow) and 2 <= classes <= most and len(y) >= LEAST_TREE_ROWS and every:
-        found["trees"] = lambda: BoostedTrees(classes, seed(), wide=words)
-    if words and len(y) <= COMPARED:
+    rarest = np.bincount(y, minlength=classes).min()
+    if 2 <= classes <= MOST_TREE_CLASSES and len(y) >= TREE_ROWS and rarest >= 3 * BoostedTrees.folds:
+        found["trees"] = lambda: BoostedTrees(classes, seed())  # a class with so many rows is in every fold
+    if words and FEW <= len(y) <= COMPARED:
         found["nearest"] = lambda: NearestRows(classes)
     return found
 
@@ -264,7 +265,7 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     _require_memory(graph, len(labelled))
     rows = PublicRows.of(graph.features)
     if rows.weights is None:
-        labelled = labelled[: max(MOST_ENTRIES // max(d, 1), LANDMARKS)]
+        labelled = labelled[: max(MOST_ENTRIES // max(d, 1), LEAST_ROWS)]
     x, y = rows(graph.features[labelled]), np.array(labels)[labelled]
     weights = objective.class_weights(y, C)
     weight = None if weights is None else weights[y]
@@ -274,8 +275,9 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
         models, scores = cross_fitted(make, x, y, FOLDS_OF_FEW if len(y) < FEW else kind.folds, weight)
         learners[name] = kind.joined(models, x, y)
         parts.append(scores)
-    combination = _combined(parts, y, C, weight)
-    out_of_fold = combination(np.hstack([np.empty((len(y), 0)), *parts]))
+    used = slice(COMBINED)
+    combination = _fit_combination([part[used] for part in parts], y[used], C, objective)
+    out_of_fold = _combined(combination, parts, len(y))
     known = KnownRows.of(row_digests(graph.features)[labelled], out_of_fold)
     prior = ClassPrior(rows, learners, combination, known)
     others = np.setdiff1d(np.arange(n), labelled)
@@ -284,21 +286,18 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     return prior, probabilities
 
 
-def _combined(parts: list[np.ndarray], y: np.ndarray, classes: int, weight: np.ndarray | None) -> SoftmaxRegression:
-    """The combination of scores out of fold, [m, C] each: of all at once, or learner by learner if rows are few."""
-    used = slice(COMBINED)
-    weight = None if weight is None else weight[used]
-    scores = np.hstack([np.empty((len(y), 0)), *parts])[used]
-    if len(scores) >= ROWS_PER_WEIGHT * scores.shape[1] * classes:
-        return fit_softmax_regression(scores, y[used], classes, RIDGE, weights=weight)
-    return fit_by_parts([part[used] for part in parts], y[used], classes, RIDGE_BY_PARTS, weights=weight)
+def _fit_combination(parts: list[np.ndarray], y: np.ndarray, classes: int, objective: Objective) -> np.ndarray:
+    """One weight for each learner and a bias for each class; without a learner classes have their shares. -> [L + C]"""
+    if not parts:
+        return np.log(np.maximum(np.bincount(y, minlength=classes), 1e-3) / len(y))
+    return fit_weights(parts, y, objective, start=np.full(len(parts), 1 / len(parts)).tolist())
 
 
 def _require_memory(graph: Graph, labelled: int) -> None:
-    """Refuse what does not fit: fitted rows and those of two thirds, Gram matrices, blocks of scores, and probabilities."""
+    """Refuse what does not fit: fitted rows, those of two thirds, blocks of scores, and probabilities."""
     (n, d), C = graph.features.shape, graph.num_classes
     entries = 3 * graph.features.nnz if sp.issparse(graph.features) else 3 * min(labelled * d, MOST_ENTRIES)
     require_memory(
-        SINGLE * (entries + BLOCK * (3 * LANDMARKS + 2 * d)) + DOUBLE * (6 * LANDMARKS**2 + 9 * n * C),
+        SINGLE * (entries + BLOCK * (512 + 2 * d)) + DOUBLE * 9 * n * C,
         f"the prior of {n:,} nodes with {d:,} columns and {C} classes",
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from caribou.errors import InputError
 from caribou.models.objective import USUAL, Objective
 from caribou.models.threads import one_thread
 
@@ -57,147 +55,92 @@ class Evidence:
         return Evidence(self.prior, self.evidence + evidence, self.counts + counts, self.codes)
 
 
-class Head(Protocol):
-    """Class scores from what is known. Evidence of n nodes -> [n, C]."""
+@dataclass(frozen=True, eq=False)
+class Head:
+    """Class scores from what is known: a prior + b evidence + bias. With a centre also splines of the counts, which all classes
+    share, and a linear map of standardised prior, counts and codes.
 
-    def __call__(self, known: Evidence) -> np.ndarray: ...
+    Args:
+        theta: (a, b, splines [len(KNOTS)], bias [C], linear map [p, C] in rows), one vector; without a centre (a, b, bias).
+        centre: [p], means of prior, counts, clipped counts, and of codes and clipped codes, if there are any; None: no map.
+        spread: [p], their standard deviations.
+
+    >>> known = Evidence(np.array([[-1.0, -3.0]]), np.array([[0.0, -4.0]]), np.array([[6.0, 2.0]]))
+    >>> Head(np.array([1.0, 0.5, 0.0, 0.0]))(known).tolist()
+    [[-1.0, -5.0]]
+    """
+
+    theta: np.ndarray
+    centre: np.ndarray | None = None
+    spread: np.ndarray | None = None
+
+    def __call__(self, known: Evidence) -> np.ndarray:
+        """[n, C]"""
+        return _Terms.of(known, self.centre, self.spread).scores(self.theta)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays, for a saved model; `head_from_arrays` is the inverse."""
-        ...
+        """Named arrays, for a saved model: ``Head(**arrays)`` is the inverse."""
+        return {name: array for name, array in vars(self).items() if array is not None}
 
 
 Fit = Callable[[Evidence, np.ndarray], Head]
 """Evidence of n nodes and their labels, [n] -> head."""
 
 
-@dataclass(frozen=True, eq=False)
-class PriorHead:
-    """a log p + bias: calibrates the encoder and ignores the release. theta: (a, bias), [1 + C].
-
-    >>> PriorHead(np.array([2.0, 0.0, 1.0]))(Evidence.of_prior(np.array([[-1.0, -3.0]]))).tolist()
-    [[-2.0, -5.0]]
-    """
-
-    theta: np.ndarray
-
-    def __call__(self, known: Evidence) -> np.ndarray:
-        return self.theta[0] * known.prior + self.theta[1:]
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays."""
-        return {"prior.theta": self.theta}
-
-
-@dataclass(frozen=True, eq=False)
-class BayesHead:
-    """a prior + b evidence + bias. theta: (a, b, bias), [2 + C].
-
-    >>> known = Evidence(np.array([[-1.0, -3.0]]), np.array([[0.0, -4.0]]), np.array([[6.0, 2.0]]))
-    >>> BayesHead(np.array([1.0, 0.5, 0.0, 0.0]))(known).tolist()
-    [[-1.0, -5.0]]
-    """
-
-    theta: np.ndarray
-
-    def __call__(self, known: Evidence) -> np.ndarray:
-        return self.theta[0] * known.prior + self.theta[1] * known.evidence + self.theta[2:]
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays."""
-        return {"bayes.theta": self.theta}
-
-
-@dataclass(frozen=True, eq=False)
-class RidgeHead:
-    """The Bayes head plus splines of the counts (shared over classes) and a linear map of standardised prior, counts and codes.
-
-    Args:
-        theta: weights of prior and evidence, bias [C], splines [len(KNOTS)], linear map [3 C + 2 M, C] in rows; one vector.
-        centre: [3 C + 2 M], means of prior, counts, clipped counts, and of codes and clipped codes, if there are any.
-        spread: [3 C + 2 M], their standard deviations.
-    """
-
-    theta: np.ndarray
-    centre: np.ndarray
-    spread: np.ndarray
-
-    def __call__(self, known: Evidence) -> np.ndarray:
-        return _ridge_terms(known, self.centre, self.spread).scores(self.theta)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays."""
-        return {"ridge.theta": self.theta, "ridge.centre": self.centre, "ridge.spread": self.spread}
-
-
-@dataclass(frozen=True, eq=False)
-class AverageHead:
-    """The mean of the scores of several heads."""
-
-    heads: tuple[Head, ...]
-
-    def __call__(self, known: Evidence) -> np.ndarray:
-        return np.mean([head(known) for head in self.heads], axis=0)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays."""
-        return {
-            f"average.{i}.{name}": array
-            for i, head in enumerate(self.heads)
-            for name, array in head.to_arrays().items()
-        }
-
-
-def head_from_arrays(arrays: Mapping[str, np.ndarray]) -> Head:
-    """The inverse of `Head.to_arrays`."""
-    kinds = {name.split(".")[0] for name in arrays}
-    if kinds == {"average"}:
-        numbers = sorted({int(name.split(".")[1]) for name in arrays})
-        parts = [{n.split(".", 2)[2]: a for n, a in arrays.items() if int(n.split(".")[1]) == i} for i in numbers]
-        return AverageHead(tuple(head_from_arrays(part) for part in parts))
-    if kinds == {"prior"}:
-        return PriorHead(arrays["prior.theta"])
-    if kinds == {"bayes"}:
-        return BayesHead(arrays["bayes.theta"])
-    if kinds == {"ridge"}:
-        return RidgeHead(arrays["ridge.theta"], arrays["ridge.centre"], arrays["ridge.spread"])
-    raise InputError(f"head must be of one kind (prior, bayes, ridge, average), got {sorted(kinds)}")
-
-
-def fit_prior_head(prior: np.ndarray, labels: np.ndarray, objective: Objective = USUAL) -> PriorHead:
-    """a log p + bias by penalised cross-entropy, pulled towards a = 1. prior: log p, [n, C]; labels: [n].
+def fit_prior_head(prior: np.ndarray, labels: np.ndarray, objective: Objective = USUAL) -> Head:
+    """a log p + bias by penalised cross-entropy, pulled towards a = 1: it ignores the release. prior: log p, [n, C]; labels: [n].
 
     >>> prior = np.log(np.array([[0.6, 0.4], [0.4, 0.6]] * 20))                       # right every time, and unsure
     >>> bool(fit_prior_head(prior, np.array([0, 1] * 20)).theta[0] > 1)               # so it is made surer
     True
     """
-    return PriorHead(_fitted(_Terms((prior,)), labels, objective, start=(1.0,)))
+    return Head(np.insert(fit_weights([prior], labels, objective, start=(1.0,)), 1, 0.0))
 
 
-def fit_bayes_head(known: Evidence, labels: np.ndarray, objective: Objective = USUAL) -> BayesHead:
+def fit_bayes_head(known: Evidence, labels: np.ndarray, objective: Objective = USUAL) -> Head:
     """a prior + b evidence + bias by penalised cross-entropy, pulled towards a = 1, b = 1/2. labels: [n]."""
-    return BayesHead(_fitted(_Terms((known.prior, known.evidence)), labels, objective, start=(1.0, 0.5)))
+    return Head(fit_weights([known.prior, known.evidence], labels, objective, start=(1.0, 0.5)))
 
 
-def fit_ridge_head(known: Evidence, labels: np.ndarray, ridge: float, objective: Objective = USUAL) -> RidgeHead:
+def fit_ridge_head(known: Evidence, labels: np.ndarray, ridge: float, objective: Objective = USUAL) -> Head:
     """The Bayes head plus splines of the counts and a linear map of prior and counts, whose squares ``ridge`` / 2 penalises.
 
     labels: [n].
     """
     columns = _columns(known)
     centre, spread = columns.mean(axis=0), np.maximum(columns.std(axis=0), 1e-6)
-    terms = _ridge_terms(known, centre, spread)
-    return RidgeHead(_fitted(terms, labels, objective, start=(1.0, 0.5), ridge=ridge), centre, spread)
+    theta = _fitted(_Terms.of(known, centre, spread), labels, objective, start=(1.0, 0.5), ridge=ridge)
+    return Head(theta, centre, spread)
 
 
-def _ridge_terms(e: Evidence, centre: np.ndarray, spread: np.ndarray) -> _Terms:
-    return _Terms((e.prior, e.evidence), _splines(e.counts), (_columns(e) - centre) / spread)
+def fit_average_head(known: Evidence, labels: np.ndarray, objective: Objective = USUAL) -> Head:
+    """The mean of the Bayes head and all ridge heads, each fitted on the same rows: scores are linear in theta. labels: [n]."""
+    first, *others = (fit(known, labels) for fit in _kinds(objective))
+    bayes = np.zeros_like(others[0].theta)
+    C = known.prior.shape[1]
+    bayes[:2], bayes[2 + len(KNOTS) : 2 + len(KNOTS) + C] = first.theta[:2], first.theta[2:]
+    return Head(np.mean([bayes, *(head.theta for head in others)], axis=0), others[0].centre, others[0].spread)
+
+
+def fit_weights(
+    parts: Sequence[np.ndarray], labels: np.ndarray, objective: Objective = USUAL, *, start: Sequence[float]
+) -> np.ndarray:
+    """(a, bias) of the scores sum_j a_j parts_j + bias by penalised cross-entropy, pulled towards ``start``. -> [J + C]
+
+    Args:
+        parts: [n, C] each.
+        labels: [n].
+        objective: how much each class counts.
+        start: of a.
+    """
+    terms = _Terms(np.stack(parts, axis=2), np.ones((len(labels), 1)))
+    return _fitted(terms, labels, objective, start=start)
 
 
 def choose_head_by_folds(
     known: Evidence,
     labels: np.ndarray,
-    prior_head: PriorHead,
+    prior_head: Head,
     rng: np.random.Generator,
     objective: Objective = USUAL,
 ) -> tuple[Head, np.ndarray]:
@@ -225,7 +168,7 @@ def choose_head_by_folds(
         for j, fit in enumerate(fits):
             scores[j, outside] = fit(known.rows(inside), labels[inside])(known.rows(outside))
     candidates = [*scores, scores.mean(axis=0), prior_head(known)]
-    best = _best_candidate(candidates, labels, objective)
+    best = objective.best(candidates, labels)
     if best == len(fits) + 1:
         return prior_head, candidates[best]
     if best == len(fits):
@@ -233,38 +176,9 @@ def choose_head_by_folds(
     return fits[best](known, labels), candidates[best]
 
 
-def _best_candidate(candidates: list[np.ndarray], labels: np.ndarray, objective: Objective) -> int:
-    """The number of the best of several class scores, [n, C] each, by cross-entropy or by the metric of the objective."""
-    if objective.metric is not None:
-        return objective.first_unless_clearly_better(candidates, labels)
-    return _first_unless_clearly_better([cross_entropies(scores, labels) for scores in candidates])
-
-
-def _first_unless_clearly_better(losses: Sequence[np.ndarray]) -> int:
-    """0, unless the least mean loss beats the first by more than one paired standard error."""
-    best = int(np.argmin([loss.mean() for loss in losses]))
-    gain = losses[0] - losses[best]
-    return best if gain.mean() > gain.std() / np.sqrt(len(gain)) else 0
-
-
-def fit_average_head(known: Evidence, labels: np.ndarray, objective: Objective = USUAL) -> AverageHead:
-    """The mean of the Bayes head and all ridge heads, each fitted on the same rows. labels: [n]."""
-    return AverageHead(tuple(fit(known, labels) for fit in _kinds(objective)))
-
-
 def _kinds(objective: Objective) -> list[Fit]:
     ridges = (partial(fit_ridge_head, objective=objective, ridge=ridge) for ridge in RIDGES)
     return [partial(fit_bayes_head, objective=objective), *ridges]
-
-
-def cross_entropies(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """-log softmax at the label, per row. [n, C], [n] -> [n].
-
-    >>> cross_entropies(np.zeros((1, 4)), np.array([2])).round(4).tolist()            # log 4
-    [1.3863]
-    """
-    losses: np.ndarray = -log_softmax(scores, axis=1)[np.arange(len(labels)), labels]
-    return losses
 
 
 def _columns(e: Evidence) -> np.ndarray:
@@ -288,57 +202,42 @@ def _splines(counts: np.ndarray) -> np.ndarray:
 
 
 class _Terms:
-    """What the scores of a head are made of: sum_j a_j Z_j + bias + splines w + wide M, linear in theta = (a, bias, w, M).
+    """What scores are linear in, with coefficients theta: weights [s], which all classes share, and a map [1 + p, C] of rows.
 
     Args:
-        weighted: Z_j, [n, C] each.
-        splines: [n, C, k], shared by all classes; none by default.
-        wide: [n, p], of a linear map [p, C]; none by default.
+        shared: [n, C, s].
+        rows: [n, 1 + p], the first column 1, for the bias.
     """
 
-    def __init__(
-        self, weighted: Sequence[np.ndarray], splines: np.ndarray | None = None, wide: np.ndarray | None = None
-    ) -> None:
-        n, C = weighted[0].shape
-        self.shape, self.count = (n, C), len(weighted)
-        shared = [part[:, :, None] for part in weighted] + ([] if splines is None else [splines])
-        self._shared = np.concatenate(shared, axis=2).reshape(n * C, -1)  # one product for all of them
-        self._wide = np.empty((n, 0)) if wide is None else wide
+    def __init__(self, shared: np.ndarray, rows: np.ndarray) -> None:
+        self.shape, self.count = shared.shape[:2], shared.shape[2]
+        self._shared, self._rows = shared.reshape(-1, self.count), rows
 
-    @property
-    def width(self) -> int:
-        """Numbers of theta."""
-        return self._shared.shape[1] + self.shape[1] * (1 + self._wide.shape[1])
+    @classmethod
+    def of(cls, known: Evidence, centre: np.ndarray | None = None, spread: np.ndarray | None = None) -> _Terms:
+        """The terms of a head."""
+        shared, rows = np.stack([known.prior, known.evidence], axis=2), np.ones((len(known.prior), 1))
+        if centre is None:
+            return cls(shared, rows)
+        wide = np.hstack([rows, (_columns(known) - centre) / spread])
+        return cls(np.concatenate([shared, _splines(known.counts)], axis=2), wide)
 
     def scores(self, theta: np.ndarray) -> np.ndarray:
         """[width] -> [n, C]"""
-        C, own = self.shape[1], self._of_shared
-        found = (self._shared @ theta[own]).reshape(self.shape) + theta[self.count : self.count + C]
-        return np.asarray(found + self._wide @ theta[self._map :].reshape(-1, C))
+        own = (self._shared @ theta[: self.count]).reshape(self.shape)
+        return np.asarray(own + self._rows @ theta[self.count :].reshape(-1, self.shape[1]))
 
     def gradient(self, slopes: np.ndarray) -> np.ndarray:
         """Of sum(slopes * scores). [n, C] -> [width]"""
-        found = np.empty(self.width)
-        found[self._of_shared] = slopes.ravel() @ self._shared
-        found[self.count : self.count + self.shape[1]] = slopes.sum(axis=0)
-        found[self._map :] = (self._wide.T @ slopes).ravel()
+        return np.concatenate([slopes.ravel() @ self._shared, (self._rows.T @ slopes).ravel()])
+
+    def penalties(self, weighted: int, ridge: float) -> np.ndarray:
+        """Of half the squared distance from the start: 1 / n for the first weights, 0.002 for splines and bias, ``ridge`` for
+        the rest of the map. [width]"""
+        n, C = self.shape
+        found = np.full(self.count + self._rows.shape[1] * C, 2e-3)
+        found[:weighted], found[self.count + C :] = 1 / n, ridge
         return found
-
-    def penalties(self, ridge: float) -> np.ndarray:
-        """Of half the squared distance from the start: 1 / n for a, 0.002 for bias and splines, ``ridge`` for the map. [width]"""
-        found = np.full(self.width, 2e-3)
-        found[: self.count], found[self._map :] = 1 / self.shape[0], ridge
-        return found
-
-    @property
-    def _of_shared(self) -> np.ndarray:
-        """Places of a and w in theta."""
-        return np.r_[: self.count, self.count + self.shape[1] : self._map]
-
-    @property
-    def _map(self) -> int:
-        """The place of M in theta."""
-        return self._shared.shape[1] + self.shape[1]
 
 
 def _fitted(
@@ -348,8 +247,8 @@ def _fitted(
     n, C = terms.shape
     each = objective.class_weights(labels, C)
     weights = np.full(n, 1 / n) if each is None else each[labels] / each[labels].sum()
-    targets, penalties = np.eye(C)[labels], terms.penalties(ridge)
-    begin = np.zeros(terms.width)
+    targets, penalties = np.eye(C)[labels], terms.penalties(len(start), ridge)
+    begin = np.zeros(len(penalties))
     begin[: len(start)] = start
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:

@@ -6,10 +6,11 @@ validation labels are private and only a mechanism that is charged for may choos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from caribou._validate import one_of
 from caribou.metrics import SELECTING, Metrics, metric_name
@@ -55,17 +56,33 @@ class Objective:
         value = Metrics(softmax(logits, axis=1), labels).value(str(self.metric))
         return 0.0 if np.isnan(value) else value
 
-    def first_unless_clearly_better(self, candidates: list[np.ndarray], labels: np.ndarray) -> int:
+    def best(self, candidates: Sequence[np.ndarray], labels: np.ndarray) -> int:
         """0, unless the best of the candidates' scores, [n, C] each, beats the first by more than one standard error.
 
-        The error of the difference is that of the bootstrap: nodes are drawn anew from a fixed public seed, the same for both.
+        By cross-entropy, with the error of paired rows; or by the metric, with that of the bootstrap: nodes are drawn anew from
+        a fixed public seed, the same for both.
         """
+        if self.metric is None:
+            losses = [cross_entropies(scores, labels) for scores in candidates]
+            best = int(np.argmin([loss.mean() for loss in losses]))
+            saved = losses[0] - losses[best]
+            return best if saved.mean() > saved.std() / np.sqrt(len(saved)) else 0
         best = int(np.argmax([self.score(scores, labels) for scores in candidates]))
         rng = np.random.default_rng(0)
         rows = rng.integers(0, len(labels), (RESAMPLES, len(labels)))
         gains = [self.score(candidates[best][r], labels[r]) - self.score(candidates[0][r], labels[r]) for r in rows]
         gain = self.score(candidates[best], labels) - self.score(candidates[0], labels)
         return best if gain > float(np.std(gains)) else 0
+
+
+def cross_entropies(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """-log softmax at the label, per row. [n, C], [n] -> [n].
+
+    >>> cross_entropies(np.zeros((1, 4)), np.array([2])).round(4).tolist()            # log 4
+    [1.3863]
+    """
+    losses: np.ndarray = -log_softmax(scores, axis=1)[np.arange(len(labels)), labels]
+    return losses
 
 
 USUAL = Objective()

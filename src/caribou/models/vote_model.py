@@ -11,7 +11,7 @@ from caribou.errors import InputError
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.models.count_likelihood import CountModel
 from caribou.models.feature_codes import FeatureCodes
-from caribou.models.heads import Head, PriorHead, head_from_arrays
+from caribou.models.heads import Head
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class VoteModel:
         codes: what a node of given features sends; None: symbols are classes.
     """
 
-    prior_head: PriorHead
+    prior_head: Head
     rates: np.ndarray
     senders: np.ndarray
     overdispersed: bool
@@ -59,12 +59,12 @@ class VoteModel:
             raise InputError("weights must hold what votes learned (votes.rates), got none: fit the model again")
         codes = _without("votes.symbols.", arrays)
         return cls(
-            PriorHead(arrays["votes.prior_head"]),
+            Head(arrays["votes.prior_head"]),
             arrays["votes.rates"],
             arrays["votes.senders"],
             bool(arrays["votes.overdispersed"][0]),
             arrays["votes.multipliers"],
-            head_from_arrays(_without("votes.head.", arrays)),
+            Head(**_without("votes.head.", arrays)),
             FeatureCodes.from_arrays(codes) if codes else None,
         )
 
