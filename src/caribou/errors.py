@@ -119,7 +119,7 @@ class MissingExtra(CaribouError, ImportError):
     """A package that only an extra installs is not there; the message names the extra (also an ``ImportError``)."""
 
 
-TRAINING = {"torch": "torch", "torch_geometric": "torch_geometric", "sklearn": "scikit-learn"}
+TRAINING = {"torch": "torch", "torch_geometric": "torch_geometric", "sklearn": "scikit-learn", "joblib": "scikit-learn"}
 """What the extra ``[train]`` adds to the core: modules, and the packages that they come with."""
 CPU_BUILD = "the CPU build of torch, by the command that pytorch.org gives for it,"
 """The build of torch for processors alone. What pip takes by itself on Linux brings several gigabytes of CUDA."""

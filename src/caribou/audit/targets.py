@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
 
 from caribou import methods
 from caribou.audit.transcripts import WHOLE, Transcript, checked_transcript, word_number
@@ -46,6 +45,8 @@ def played(target: AuditTarget, graph: Graph, seeds: Sequence[int], workers: int
     """One run of the target on the graph per seed; more than one of ``workers`` are processes with one thread each."""
     if workers == 1:
         return [_one(target, graph, seed) for seed in seeds]
+    from joblib import Parallel, delayed, parallel_config
+
     with parallel_config("loky", inner_max_num_threads=1):
         found = Parallel(n_jobs=workers, batch_size=CHUNK)(delayed(_one)(target, graph, seed) for seed in seeds)
     return list(found)

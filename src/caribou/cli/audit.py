@@ -72,13 +72,14 @@ def audit(given: AuditOptions) -> None:
 
     Example: caribou audit caribou-edp --epsilon 4 --attack distinguish
     """
-    from caribou.audit.verdict import VIOLATED
     from caribou.model.state import check_target
-    from caribou.pages.audit import write_report
 
     if given.out is not None:
         check_target(given.out)
     job = _job(given)
+    from caribou.audit.verdict import VIOLATED
+    from caribou.pages.audit import write_report
+
     with ProgressLine("audit", 1) as line:
 
         def report(name: str, done: int, planned: int, proven: float) -> None:
