@@ -19,8 +19,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph, listed
 from caribou.graph.fingerprint import row_digests
 from caribou.models.class_prior import ClassPrior, KnownRows
-from caribou.models.cross_fitting import cross_fitted
-from caribou.models.learners import Table
+from caribou.models.learners import Table, cross_fitted
 from caribou.models.module_training import RowSource, module_logits, train_module
 from caribou.models.public_rows import PublicRows, as_dense
 from caribou.models.threads import one_thread
