@@ -63,9 +63,10 @@ def test_norms_of_sparse_and_dense_rows() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("shifted", [False, True])
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize(
+    ("shifted", "scaled", "extra"),
+    [(False, False, False), (True, True, False), (False, True, True), (True, True, True)],
+)
 def test_rows_are_the_matrix_written_out(sparse: bool, shifted: bool, scaled: bool, extra: bool) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((6, 4)) * (rng.random((6, 4)) < 0.5)
