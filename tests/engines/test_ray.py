@@ -336,7 +336,9 @@ class NoRay:
         pass
 
 
-def test_what_ray_writes_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ray_writes_lies_in_a_private_folder_and_it_tells_of_errors_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its spilled objects are the graph, and its logs tell their sizes."""
 
     class Writing(NoRay):
@@ -346,13 +348,16 @@ def test_what_ray_writes_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatc
             own.chmod(0o777)  # as Ray does with the folder that it is given, whoever made it
             self.seen.update(mode=stat.S_IMODE(own.parent.stat().st_mode), name=own.parent.name)
             self.seen.update(has_cluster=ray._private.ray_constants.ENABLE_RAY_CLUSTER)
+            logging.getLogger("ray._private.worker").warning("started")
+            logging.getLogger("ray._private.worker").error("broken")
             super().init(**options)
 
         def shutdown(self) -> None:
             self.seen["there"] = Path(self.seen["_temp_dir"]).exists()
 
-    stub = Writing()
+    stub, level = Writing(), logging.getLogger("ray").level
     monkeypatch.setattr(module, "_ray", lambda: stub)
+    monkeypatch.setattr(logging.getLogger("ray"), "propagate", True)
     with pytest.raises(RunError, match="no Ray"):
         Workers(1, None, int, "")
     assert stub.seen["mode"] == 0o700, "nobody else reaches what Ray opens to everybody"
@@ -362,6 +367,8 @@ def test_what_ray_writes_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatc
     assert stub.seen["there"], "a Ray that has half started ends before its folder is removed"
     assert not Path(stub.seen["_temp_dir"]).parent.exists()
     assert ray._private.ray_constants.ENABLE_RAY_CLUSTER, "a cluster that is joined later is reached"
+    assert {record.message for record in caplog.records} == {"broken"}
+    assert logging.getLogger("ray").level == level, "the caller's own Ray may talk again"
 
 
 LISTENING = """
@@ -401,22 +408,6 @@ def test_a_shutdown_that_does_not_end_is_not_waited_for_when_the_process_ends(mo
     with pytest.raises(KeyboardInterrupt):
         Workers(1, None, int, "")
     assert left == [stub.shutdown]
-
-
-def test_ray_is_quiet_but_for_errors(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    class Talking(NoRay):
-        def init(self, **options: Any) -> None:
-            logging.getLogger("ray._private.worker").warning("started")
-            logging.getLogger("ray._private.worker").error("broken")
-            super().init(**options)
-
-    monkeypatch.setattr(module, "_ray", Talking)
-    monkeypatch.setattr(logging.getLogger("ray"), "propagate", True)
-    level = logging.getLogger("ray").level
-    with pytest.raises(RunError, match="no Ray"):
-        Workers(1, None, int, "")
-    assert {record.message for record in caplog.records} == {"broken"}
-    assert logging.getLogger("ray").level == level, "the caller's own Ray may talk again"
 
 
 # -- a Ray that loses everything ----------------------------------------------------------------------------------------
