@@ -114,7 +114,7 @@ def test_records_are_written_where_there_are_no_locks_and_no_memory_is_told(tmp_
     assert subprocess.run([sys.executable, "-c", WITHOUT + code], timeout=120).returncode == 0
 
 
-@pytest.mark.parametrize("words", [["--help"], ["plan", "--json"], ["run", "--help"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["plan", "--json"], ["run", "--help"]], ids=" ".join)
 def test_commands_start_without_these_modules(words: list[str]) -> None:
     code = f"sys.argv = ['caribou', *{words!r}]\nfrom caribou.cli import main\nmain()"
     done = subprocess.run([sys.executable, "-c", WITHOUT + code], capture_output=True, text=True, timeout=120)
