@@ -19,7 +19,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,12 +80,9 @@ def texts(
         elif (text := aliases.get(text, text)) not in words:
             result[k] = text or None
     if wrong and kind is not None:
-        found = [cells[k] for k in wrong]
-        rule = f"column {title!r} must hold text or whole numbers, got {shown(found[0])}"
+        rule = f"must hold text or whole numbers, got {shown(cells[wrong[0]])}"
         flags = (f"--ignore {quoted(title)}",) if kind is Finding.LABEL_CELLS else _ROLE_FLAGS.get(kind, ())
-        _strict(findings).add(
-            Problem(kind, place(wrong[0]), rule, len(wrong), examples_of(found), flags=flags, column=title)
-        )
+        _strict(findings).cells(kind, title, place, wrong, rule, cells, flags)
     return result
 
 
@@ -193,18 +190,9 @@ def classes(
     if len(numbers) == len(known):
         fractions = [k for k, cell in enumerate(cells) if cell is not None and not numbers[cell].is_integer()]
         if fractions:
-            rule = f"column {title!r} must hold classes, got {shown(cells[fractions[0]])}"
-            _strict(findings).add(
-                Problem(
-                    Finding.LABEL_CELLS,
-                    place(fractions[0]),
-                    rule,
-                    len(fractions),
-                    examples_of(cells[fractions]),
-                    flags=("--column label=TITLE", "--classes a,b,c"),
-                    column=title,
-                )
-            )
+            rule = f"must hold classes, got {shown(cells[fractions[0]])}"
+            flags = ("--column label=TITLE", "--classes a,b,c")
+            _strict(findings).cells(Finding.LABEL_CELLS, title, place, fractions, rule, cells, flags)
         names = tuple(sorted(known, key=lambda cell: (numbers[cell], cell)))
     code = {cell: k for k, cell in enumerate(names)}
     return np.array([-1 if cell is None else code[cell] for cell in cells], dtype=np.int64), names
@@ -216,22 +204,11 @@ def no_label_words(cells: np.ndarray, title: str, place: Place, findings: Findin
     words = [word for word in counts if looks_like_no_value(word)]
     if not words:
         return
-    several = len(words) > 1
-    findings.add(
-        Problem(
-            Finding.NO_LABEL_WORDS,
-            place(next(k for k, cell in enumerate(cells) if cell in words)),
-            f"column {title!r} must hold classes, got {', '.join(map(shown, words))}, which "
-            f"look{'' if several else 's'} like no label",
-            sum(counts[word] for word in words),
-            tuple(map(shown, words[:_FLAGGED_WORDS])),
-            flags=(
-                " ".join(f"--unknown {quoted(word)}" for word in words),
-                f"--classes {_offered(counts)} if {'they are classes' if several else 'it is a class'}",
-            ),
-            column=title,
-        )
-    )
+    several, rows = len(words) > 1, [k for k, cell in enumerate(cells) if cell in words]
+    rule = f"must hold classes, got {', '.join(map(shown, words))}, which look{'' if several else 's'} like no label"
+    unknown = " ".join(f"--unknown {quoted(word)}" for word in words)
+    declared = f"--classes {_offered(counts)} if {'they are classes' if several else 'it is a class'}"
+    findings.cells(Finding.NO_LABEL_WORDS, title, place, rows, rule, cells, (unknown, declared))
 
 
 def spellings(cells: np.ndarray, title: str, place: Place, findings: Findings) -> None:
@@ -244,21 +221,11 @@ def spellings(cells: np.ndarray, title: str, place: Place, findings: Findings) -
     alike = {word: other for word, other in meant.items() if word != other}
     if not alike:
         return
-    word = next(iter(alike))
-    findings.add(
-        Problem(
-            Finding.SPELLINGS,
-            place(int(np.flatnonzero(cells == word)[0])),
-            f"column {title!r} must spell a class in one way, got {shown(word)} beside {shown(alike[word])}",
-            sum(counts[other] for other in alike),
-            examples_of(alike),
-            flags=(
-                " ".join(f"--alias {quoted(f'{word}={other}')}" for word, other in alike.items()),
-                f"--classes {_offered(counts)} if they are different classes",
-            ),
-            column=title,
-        )
-    )
+    word, rows = next(iter(alike)), [k for k, cell in enumerate(cells) if cell in alike]
+    rule = f"must spell a class in one way, got {shown(word)} beside {shown(alike[word])}"
+    aliases = " ".join(f"--alias {quoted(f'{word}={other}')}" for word, other in alike.items())
+    declared = f"--classes {_offered(counts)} if they are different classes"
+    findings.cells(Finding.SPELLINGS, title, place, rows, rule, cells, (aliases, declared))
 
 
 def _offered(words: Collection[str]) -> str:
@@ -287,18 +254,9 @@ def parts(cells: np.ndarray, title: str, place: Place, findings: Findings | None
         else:
             code[k] = part
     if wrong:
-        rule = f"column {title!r} must be train, val or test, got {shown(cells[wrong[0]])}"
-        _strict(findings).add(
-            Problem(
-                Finding.SPLIT_WORDS,
-                place(wrong[0]),
-                rule,
-                len(wrong),
-                examples_of(cells[wrong]),
-                flags=(f"--ignore {quoted(title)}",),
-                column=title,
-            )
-        )
+        rule = f"must be train, val or test, got {shown(cells[wrong[0]])}"
+        flags = (f"--ignore {quoted(title)}",)
+        _strict(findings).cells(Finding.SPLIT_WORDS, title, place, wrong, rule, cells, flags)
     return Split(*(np.flatnonzero(code == part) for part in range(3)))
 
 
@@ -312,24 +270,12 @@ class Features:
     Args:
         values: [n, d], float32 for a graph.
         names: of the d columns.
-        learned_categories, learned_fills, unscaled: what `ColumnRules` keeps.
+        rules: those that were given, with what was learned: what the next table is read by.
     """
 
     values: np.ndarray
     names: tuple[str, ...]
-    learned_categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    learned_fills: dict[str, float] = field(default_factory=dict)
-    unscaled: tuple[str, ...] = ()
-
-    def rules(self, given: ColumnRules, ignored: Sequence[str]) -> ColumnRules:
-        """The rules that were given, with what was learned, read as it is, and ``ignored``: what the next table is read by."""
-        return replace(
-            given,
-            learned_categories={**given.learned_categories, **self.learned_categories},
-            learned_fills={**given.learned_fills, **self.learned_fills},
-            unscaled=self.unscaled,
-            ignored=tuple(dict.fromkeys((*given.ignored, *ignored))),
-        )
+    rules: ColumnRules
 
 
 def features(
@@ -357,37 +303,19 @@ def features(
     )
     arrays: list[np.ndarray] = []
     names: list[str] = []
-    learned_words: dict[str, tuple[str, ...]] = {}
-    learned_fills: dict[str, float] = {}
-    unscaled: list[str] = []
     for title, column in columns.items():
         reader = _Reader(title, column, blank, place, found, rules)
-        if title in rules.categories:
-            made = reader.category()
-            if rules.categories[title] is None and made is not None:
-                learned_words[title] = made.words
-        else:
-            made = reader.number()
-            if rules.range_of(title) is None:
-                unscaled.append(title)
-        if made is None:
-            continue  # a problem was found
-        learned_fills |= made.learned_fill
-        for name, values in made.columns.items():
+        made = reader.category() if title in rules.categories else reader.number()
+        for name, values in (made or {}).items():  # nothing: a problem was found
             if name in names:
-                found.add(
-                    Problem(
-                        Finding.NEW_COLUMN_NAMES,
-                        place(0),
-                        f"feature names must differ, got {name!r} twice: once from column {title!r}",
-                        flags=(f"--ignore {quoted(name)}",),
-                        column=title,
-                    )
-                )
+                rule = f"feature names must differ, got {name!r} twice: once from column {title!r}"
+                flags = (f"--ignore {quoted(name)}",)
+                found.add(Problem(Finding.NEW_COLUMN_NAMES, place(0), rule, flags=flags, column=title))
             names.append(name)
             arrays.append(np.where(blank, 0.0, values).astype(precision))
     values = np.stack(arrays, axis=1) if arrays else np.empty((len(frame), 0), precision)
-    return Features(values, tuple(names), learned_words, learned_fills, tuple(unscaled))
+    unscaled = tuple(title for title in titles if title not in rules.categories and rules.range_of(title) is None)
+    return Features(values, tuple(names), replace(rules, unscaled=unscaled))
 
 
 class Lesson:
@@ -496,13 +424,6 @@ class _Column:
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
-    columns: dict[str, np.ndarray]
-    words: tuple[str, ...] = ()
-    learned_fill: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
 class _Reader:
     """One feature column on its way to numbers."""
 
@@ -513,7 +434,7 @@ class _Reader:
     findings: Findings
     rules: ColumnRules
 
-    def number(self) -> _Made | None:
+    def number(self) -> dict[str, np.ndarray] | None:
         """The numbers of a column, filled, clipped and scaled; None if there is a problem."""
         title, missing = self.title, self.column.missing & ~self.blank
         values = self._parsed()
@@ -526,22 +447,19 @@ class _Reader:
             if len(unfit):
                 k = int(unfit[0])
                 mends = (f"--range {quoted(title)}=LOW:HIGH", f"--ignore {quoted(title)}")
-                self._problem(Finding.NOT_FINITE, unfit, f"must hold {_unfit(values[k])}", values, mends)
+                self._problem(Finding.NOT_FINITE, unfit, f"must hold {_unfit(values[k])}", mends, values)
                 return None
         fill = self.rules.fill_of(title)
         if missing.any() and fill is None:
             flags = (f"--fill {quoted(title)}=indicator", f"--fill {quoted(title)}=VALUE", f"--ignore {quoted(title)}")
             words = "must hold numbers, got an empty cell" + (" (nan)" if self.column.cells.dtype.kind == "f" else "")
-            self._problem(Finding.EMPTY_CELLS, np.flatnonzero(missing), words, None, flags)
+            self._problem(Finding.EMPTY_CELLS, np.flatnonzero(missing), words, flags)
             return None
-        learned: dict[str, float] = {}
         scaled = self.rules.scaled(title, np.where(self.column.missing, 0.0, values))
         if fill == INDICATOR and found is not None:
             filled = np.where(self.column.missing, 0.5, scaled)
         elif fill == INDICATOR:
-            mean = self.rules.learned_fills[title]
-            learned[title] = mean
-            filled = np.where(self.column.missing, mean, scaled)
+            filled = np.where(self.column.missing, self.rules.learned_fills[title], scaled)
         elif fill is not None:
             filled = np.where(self.column.missing, self.rules.scaled(title, np.array([float(fill)])), scaled)
         else:
@@ -550,19 +468,17 @@ class _Reader:
         columns = {title: filled}
         if fill == INDICATOR:
             columns[f"{title}=empty"] = self.column.missing.astype(np.float64)
-        return _Made(columns, learned_fill=learned)
+        return columns
 
-    def category(self) -> _Made | None:
+    def category(self) -> dict[str, np.ndarray] | None:
         """A column of 0 and 1 for each category; None if there is a problem."""
         title, missing = self.title, self.column.missing
         words, fill = self.column.words(self.rules), self.rules.fill_of(title)
         known = tuple(self.rules.words_of(title) or ())
         if self.rules.categories[title] is None and len(known) > MAX_CATEGORIES:
-            rule = f"column {title!r} must hold at most {MAX_CATEGORIES} categories, got {len(known)}"
+            rule = f"must hold at most {MAX_CATEGORIES} categories, got {len(known)}"
             flags = (f"--ignore {quoted(title)}", f"--category {quoted(title)}=a,b,c")
-            self.findings.add(
-                Problem(Finding.TOO_MANY_CATEGORIES, self.place(0), rule, 1, examples_of(known), flags, column=title)
-            )
+            self.findings.cells(Finding.TOO_MANY_CATEGORIES, title, self.place, [0], rule, known, flags)
             return None
         if fill is not None and fill != INDICATOR:
             word = fill if isinstance(fill, str) else f"{fill:g}"
@@ -588,18 +504,18 @@ class _Reader:
                 (f"--fill {quoted(title)}=indicator",),
                 title,
             )
-        return _Made(columns, tuple(known))
+        return columns
 
     def _parsed(self) -> np.ndarray | None:
         title, values = self.title, self.column.values
         wrong = np.flatnonzero(np.isnan(values) & ~self.column.missing)
         if len(wrong) == 0:
             return values
-        cells = self.column.cells.astype(object)
-        found = [cells.iloc[int(k)] for k in wrong]
+        cells = self.column.cells.astype(object).to_numpy()
+        found = [cells[k] for k in wrong]
         if all(_is_date(cell) for cell in found):
             rule = f"must hold numbers, got the date {shown(str(found[0]))}"
-            self._problem(Finding.DATES, wrong, rule, cells, (f"--ignore {quoted(title)}",))
+            self._problem(Finding.DATES, wrong, rule, (f"--ignore {quoted(title)}",), cells)
             return None
         words = sorted({str(cell).strip() for cell in found})
         empty = [word for word in words if looks_like_no_value(word)]
@@ -613,9 +529,8 @@ class _Reader:
         elif len(empty) == len(words) or (len(wrong) < known / 2 and len(words) <= _FLAGGED_WORDS):
             flags = (unknown,)
         kind = Finding.NUMERALS if ways else Finding.TEXT if len(wrong) == known else Finding.WORDS
-        self._problem(
-            kind, wrong, "must hold numbers, got " + shown(found[0]), cells, (*flags, f"--ignore {quoted(title)}")
-        )
+        mends = (*flags, f"--ignore {quoted(title)}")
+        self._problem(kind, wrong, f"must hold numbers, got {shown(found[0])}", mends, cells)
         return None
 
     def _notations(self, words: Sequence[str]) -> list[str]:
@@ -635,15 +550,10 @@ class _Reader:
         percent = [f"--percent {quoted(self.title)}"] if way.percent and self.title not in self.rules.percent else []
         return " ".join([*decimal, *percent])
 
-    def _problem(self, kind: Finding, rows: np.ndarray, rule: str, cells: Any, flags: tuple[str, ...]) -> None:
-        values = (
-            ()
-            if cells is None
-            else [cells.iloc[int(k)] if hasattr(cells, "iloc") else cells[int(k)] for k in rows[:50]]
-        )
-        place = self.place(int(rows[0]) if len(rows) else 0)
-        rule = f"column {self.title!r} {rule}"
-        self.findings.add(Problem(kind, place, rule, len(rows), examples_of(values), flags, self.title))
+    def _problem(
+        self, kind: Finding, rows: np.ndarray, rule: str, flags: tuple[str, ...], cells: Any = ()
+    ) -> None:
+        self.findings.cells(kind, self.title, self.place, rows, rule, cells, flags)
 
     def _notes(self, values: np.ndarray, missing: np.ndarray, filled: np.ndarray) -> None:
         title, found = self.title, self.rules.range_of(self.title)

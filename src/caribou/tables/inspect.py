@@ -6,7 +6,7 @@ Counts and examples are **private**: they are exact and quote cells, for the own
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -148,6 +148,20 @@ class Findings:
         self.problems.append(problem)
         if not self._collect:
             raise_problems([problem])
+
+    def cells(
+        self,
+        kind: Finding,
+        title: str,
+        place: Callable[[int], str],
+        rows: Sequence[int] | np.ndarray,
+        rule: str,
+        cells: Sequence[Any] | np.ndarray = (),
+        flags: tuple[str, ...] = (),
+    ) -> None:
+        """A problem of some rows of a column: where the first one stands, how many there are, and what cells they have."""
+        found = examples_of(cells[int(k)] for k in rows if int(k) < len(cells))
+        self.add(Problem(kind, place(int(rows[0])), f"column {title!r} {rule}", len(rows), found, flags, title))
 
     def first(self, problem: Problem) -> None:
         """Keep a problem before all others, because they may follow from it; or raise it."""

@@ -286,7 +286,7 @@ class NodeTable:
             bare,
             features=made.values,
             feature_names=made.names,
-            column_rules=made.rules(self.rules, self.roles.ignored),
+            column_rules=replace(made.rules, ignored=tuple(dict.fromkeys((*self.rules.ignored, *self.roles.ignored)))),
             node_ids=None if ids is None else bare.node_ids,  # row numbers that nobody wrote down may change
         )
         return graph, place

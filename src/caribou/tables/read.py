@@ -161,7 +161,7 @@ def build(
         if roles.label is None:
             raise DataError(f"{source}: column {split!r} needs a label column, found {listed(list(frame.columns))}")
     features = columns.features(frame, roles.features, place, found, rules)
-    read = features.rules(rules, roles.ignored)
+    read = replace(features.rules, ignored=tuple(dict.fromkeys((*rules.ignored, *roles.ignored))))
     if unit is PrivacyUnit.NODE:
         _require_declared(read, roles.label is not None and classes is None, source, found)
     counts = {} if labels is None or names is None else _counts(labels, names)
