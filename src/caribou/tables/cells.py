@@ -550,9 +550,7 @@ class _Reader:
         percent = [f"--percent {quoted(self.title)}"] if way.percent and self.title not in self.rules.percent else []
         return " ".join([*decimal, *percent])
 
-    def _problem(
-        self, kind: Finding, rows: np.ndarray, rule: str, flags: tuple[str, ...], cells: Any = ()
-    ) -> None:
+    def _problem(self, kind: Finding, rows: np.ndarray, rule: str, flags: tuple[str, ...], cells: Any = ()) -> None:
         self.findings.cells(kind, self.title, self.place, rows, rule, cells, flags)
 
     def _notes(self, values: np.ndarray, missing: np.ndarray, filled: np.ndarray) -> None:

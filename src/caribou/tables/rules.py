@@ -64,6 +64,18 @@ _FLAG_OF = {
     "learned_fills": "--fill",
 }
 
+_APART = (
+    (("--range", "--log"), "a column must have a range or a log range"),
+    (("--category", "--range"), "a category must have no range"),
+    (("--category", "--log"), "a category must have no range"),
+    (("--category", "--percent"), "a category must have no percentages"),
+    *(
+        (("--ignore", flag), "an ignored column must have no other rule")
+        for flag in ("--category", "--fill", "--range", "--log", "--percent")
+    ),
+)
+"""Rules that no column may have together."""
+
 Pair = tuple[float, float]
 
 
@@ -157,17 +169,10 @@ class ColumnRules:
 
     def _check_conflicts(self) -> None:
         """A column has one meaning: ignored, a category or a number, with one scale."""
-        numeric = {
-            title: f"--{flag}" for flag, group in (("range", self.ranges), ("log", self.logs)) for title in group
-        }
-        for title in (*self.ranges, *self.logs):
-            if title in self.ranges and title in self.logs:
-                raise InputError(f"a column must have a range or a log range, got {title!r} in --range and --log")
-        for title in self.categories:
-            if title in numeric:
-                raise InputError(f"a category must have no range, got {title!r} in --category and {numeric[title]}")
-            if title in self.percent:
-                raise InputError(f"a category must have no percentages, got {title!r} in --category and --percent")
+        for flags, what in _APART:
+            for title in self._of_flag[flags[0]]:
+                if title in self._of_flag[flags[1]]:
+                    raise InputError(f"{what}, got {title!r} in {flags[0]} and {flags[1]}")
         for title, value in self.fills.items():
             if isinstance(value, str) and value != INDICATOR and title not in self.categories:
                 raise InputError(
@@ -179,18 +184,18 @@ class ColumnRules:
                 raise InputError(
                     f"fill of {title!r} must be one of its categories, got {value!r} (--fill {title}=WORD)"
                 )
-        for title in self.ignore:
-            for flag, group in (
-                ("category", self.categories),
-                ("fill", self.fills),
-                ("range", self.ranges),
-                ("log", self.logs),
-                ("percent", self.percent),
-            ):
-                if title in group:
-                    raise InputError(
-                        f"an ignored column must have no other rule, got {title!r} in --ignore and --{flag}"
-                    )
+
+    @property
+    def _of_flag(self) -> dict[str, Iterable[str]]:
+        """The columns that rules are about, by the flags that declare them."""
+        return {
+            "--ignore": self.ignore,
+            "--category": self.categories,
+            "--fill": self.fills,
+            "--range": self.ranges,
+            "--log": self.logs,
+            "--percent": self.percent,
+        }
 
     # -- what a rule says about a column ---------------------------------------------------------------------------
 
@@ -232,20 +237,12 @@ class ColumnRules:
     @property
     def titles(self) -> tuple[str, ...]:
         """The columns that the rules name, each once."""
-        named = (*self.ignore, *self.categories, *self.fills, *self.ranges, *self.logs, *self.percent)
+        named = [title for titles in self._of_flag.values() for title in titles]
         return tuple(dict.fromkeys(title for title in named if title != EVERY))
 
     def flags_of(self, title: str) -> list[str]:
         """The flags whose rules name a column."""
-        groups = {
-            "--ignore": self.ignore,
-            "--category": self.categories,
-            "--fill": self.fills,
-            "--range": self.ranges,
-            "--log": self.logs,
-            "--percent": self.percent,
-        }
-        return [flag for flag, titles in groups.items() if title in titles]
+        return [flag for flag, titles in self._of_flag.items() if title in titles]
 
     def undeclared(self) -> dict[str, tuple[str, ...]]:
         """What node level asks for and was not declared: by flag, the columns."""
