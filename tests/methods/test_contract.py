@@ -112,14 +112,12 @@ every_case = pytest.mark.parametrize(
 every_name = pytest.mark.parametrize("name", list(METHODS))
 
 
-@every_case
-def test_what_does_not_fit_into_memory_is_refused_with_the_numbers(
-    name: str, settings: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@every_name
+def test_what_does_not_fit_into_memory_is_refused_with_the_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No method starts what it cannot finish; that it cannot is a matter of public sizes."""
     monkeypatch.setattr(memory, "machine_memory", lambda: 2**10)
     with pytest.raises(InputError, match=r"must fit into memory \(9.54e-07 GiB\), got about .* GiB"):
-        methods.fit(create(name, settings), GRAPH, budget_of(name), Streams(0), NoiseSource.seeded(0))
+        methods.fit(create(name, {}), GRAPH, budget_of(name), Streams(0), NoiseSource.seeded(0))
 
 
 def plan_of(name: str, settings: Mapping[str, Any]) -> ReleasePlan:
@@ -406,16 +404,14 @@ def test_another_graph_is_predicted_within_its_own_cost(name: str, settings: dic
     assert (epsilon_of(plan.cost, budget.delta) == 0) is (result.certificate.epsilon_spent == 0)
 
 
-@every_case
-def test_the_wrong_unit_is_refused_by_fit_and_release(name: str, settings: dict[str, Any]) -> None:
-    unit = next(u for u in PrivacyUnit if u is not METHODS[name].unit)
-    method = create(name, settings)
-    with pytest.raises(InputError, match=r"unit .*must be (edge|node)"):
-        methods.fit(method, GRAPH, Budget(4.0, 1e-5, unit), Streams(1), NoiseSource.secure())
-    with pytest.raises(InputError, match=r"unit .*must be (edge|node)"):
-        methods.predict_graph(
-            method, fit(name, settings).weights, OTHER, Budget(4.0, 1e-5, unit), Streams(1), NoiseSource.secure()
-        )
+@every_name
+def test_the_wrong_unit_is_refused_by_fit_and_release(name: str) -> None:
+    method, info = create(name, {}), METHODS[name]
+    wrong = Budget(4.0, 1e-5, next(unit for unit in PrivacyUnit if unit is not info.unit))
+    with pytest.raises(InputError, match=rf"unit must be {info.unit.value} for {name.removesuffix('-inf')}"):
+        methods.fit(method, GRAPH, wrong, Streams(1), NoiseSource.secure())
+    with pytest.raises(InputError, match=rf"unit must be {info.unit.value} for {name.removesuffix('-inf')}"):
+        methods.predict_graph(method, fit(name, {}).weights, OTHER, wrong, Streams(1), NoiseSource.secure())
 
 
 # -- settings ------------------------------------------------------------------------------------------------------

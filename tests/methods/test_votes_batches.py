@@ -199,15 +199,6 @@ def test_an_unlabelled_graph_can_be_scored() -> None:
     assert model.extend(bare).predict().shape == (170,)
 
 
-def test_other_methods_say_what_to_do_instead() -> None:
-    for name, budget in (("gap-edp", cb.Budget(4)), ("mlp-dp", cb.Budget(4, unit="node"))):
-        model = cb.Model(name, budget).fit(MONTHS[0].with_classes(3))
-        with pytest.raises(
-            InputError, match=r"must be votes-edp to be extended.*fit it on the grown graph, or release"
-        ):
-            model.extend(MONTHS[1])
-
-
 def test_a_batch_with_other_noise_is_no_batch_of_the_release() -> None:
     """All batches cost one epsilon, because all of them have its noise; no ledger is needed to see that."""
     for change in ({"budget": cb.Budget(1.0)}, {"_recipe": VotesEdge(noise="gaussian")}):

@@ -23,7 +23,7 @@ import secrets
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,13 +166,17 @@ def _write_files(state: ModelState, folder: Path) -> None:
     for name, words in ((NODES, state.node_ids), (ROWS, state.rows)):
         if words is not None:
             (folder / name).write_text(json.dumps(list(words)), encoding="utf-8")
-    budget = {
-        "epsilon": json_number(state.budget.epsilon),
-        "delta": state.budget.delta,
-        "unit": state.budget.unit.value,
+    threshold, rules, budget = state.threshold, state.column_rules, state.budget
+    record = {
+        "format": FORMAT,
+        "epsilon": json_number(budget.epsilon),
+        "delta": budget.delta,
+        "unit": budget.unit.value,
+        **{name: getattr(state, name) for name in _KINDS},
+        "threshold": None if threshold is None else asdict(threshold) | {"positive": state.classes[threshold.positive]},
+        "column_rules": None if rules is None else rules.to_dict(),
+        "files": _digests(folder),
     }
-    values = {name: codec.written(getattr(state, name), state) for name, codec in _CODECS.items()}
-    record = {"format": FORMAT, **budget, **values, "files": _digests(folder)}
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
@@ -211,7 +215,8 @@ def read_state(folder: str | os.PathLike[str]) -> ModelState:
             rows=_read_words(base / ROWS) if ROWS in record["files"] else None,
             releases=_read_releases(base / PREDICTIONS),
             **_read_arrays(base),
-            **{name: codec.read(record.get(name), record) for name, codec in _CODECS.items()},
+            **{name: _field(name, record.get(name)) for name in _KINDS},
+            threshold=_threshold(record),
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -316,58 +321,38 @@ def _number(value: Any) -> float:
 # -- fields of the record ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Codec:
-    """How a field of the state stands in run.json: made from its value and the state, read from its value and the record."""
-
-    written: Callable[[Any, ModelState], Any]
-    read: Callable[[Any, Mapping[str, Any]], Any]
-
-
-def _plain(kind: Callable[[Any], Any]) -> _Codec:
-    return _Codec(lambda value, _: value, lambda value, _: kind(value))
-
-
-def _optional(kind: Callable[[Any], Any], write: Callable[[Any], Any] = lambda value: value) -> _Codec:
-    return _Codec(
-        lambda value, _: None if value is None else write(value),
-        lambda value, _: None if value is None else kind(value),
-    )
-
-
 def _names(value: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in value)
 
 
-def _written_threshold(threshold: Threshold | None, state: ModelState) -> dict[str, Any] | None:
-    if threshold is None:
-        return None
-    positive = state.classes[threshold.positive]
-    return {"class": positive, "value": threshold.value, "validation_f1": threshold.f1}
+_KINDS: Mapping[str, Callable[[Any], Any]] = {
+    "method": str,
+    "settings": dict,
+    "nodes": int,
+    "columns": int,
+    "classes": _names,
+    "feature_names": _names,
+    "id_title": str,
+    "charged": lambda value: value is True,
+    "dataset": str,
+    "batches": lambda sizes: tuple(int(size) for size in sizes),
+    "column_rules": ColumnRules.from_dict,
+    "extended": lambda value: value is True,
+}
+"""Fields of the state that stand in run.json under their own names, and what they are made of there."""
+_OPTIONAL = ("feature_names", "id_title", "dataset", "column_rules")
 
 
-def _read_threshold(stated: Any, record: Mapping[str, Any]) -> Threshold | None:
+def _field(name: str, value: Any) -> Any:
+    return None if value is None and name in _OPTIONAL else _KINDS[name](value)
+
+
+def _threshold(record: Mapping[str, Any]) -> Threshold | None:
+    """A record names the class."""
+    stated = record["threshold"]
     if stated is None:
         return None
-    place = list(record["classes"]).index(stated["class"])
-    return Threshold(place, float(stated["value"]), float(stated["validation_f1"]))
-
-
-_CODECS = {
-    "method": _plain(str),
-    "settings": _Codec(lambda value, _: dict(value), lambda value, _: dict(value)),
-    "nodes": _plain(int),
-    "columns": _plain(int),
-    "classes": _optional(_names, list),
-    "feature_names": _optional(_names, list),
-    "id_title": _optional(str),
-    "charged": _plain(lambda value: value is True),
-    "dataset": _optional(str),
-    "batches": _plain(lambda value: tuple(int(size) for size in value or ())),
-    "threshold": _Codec(_written_threshold, _read_threshold),
-    "column_rules": _optional(ColumnRules.from_dict, ColumnRules.to_dict),
-    "extended": _plain(lambda value: value is True),
-}
+    return Threshold(**{**stated, "positive": list(record["classes"]).index(stated["positive"])})
 
 
 # -- graphs that are known again ---------------------------------------------------------------------------------------
