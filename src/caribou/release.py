@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from caribou.errors import InputError, LedgerError, needs_training
-from caribou.privacy.assumptions import features_without_edges, given_prior
+from caribou.privacy.assumptions import Assumption, AssumptionName, features_without_edges
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import EntryNote, Fingerprint, Ledger, ledger_text
@@ -214,7 +214,7 @@ def with_declarations(plan: ReleasePlan, graph: Graph) -> ReleasePlan:
     read, as public parameters; rules that were learned from the table are refused.
     """
     if graph.prior is not None:
-        plan = replace(plan, assumptions=(*plan.assumptions, given_prior()))
+        plan = replace(plan, assumptions=(*plan.assumptions, Assumption(AssumptionName.GIVEN_PRIOR)))
     if plan.budget.unit is PrivacyUnit.EDGE:
         declared = features_without_edges(graph.num_features, graph.feature_names)
         return replace(plan, assumptions=(*plan.assumptions, declared))

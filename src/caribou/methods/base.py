@@ -15,7 +15,7 @@ from caribou.graph.arrivals import Grown
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.catalogue import METHODS, names_of
 from caribou.privacy.accounting import event_words
-from caribou.privacy.assumptions import LASTING, own_code
+from caribou.privacy.assumptions import LASTING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import Event
@@ -325,7 +325,7 @@ def declared_plan(method: Method, plan: ReleasePlan, budget: Budget, graph: Grap
         raise InputError(
             f"plan of {type(method).__name__} must have the budget that it is given, {budget}, got {plan.budget}"
         )
-    return replace(plan, assumptions=(*plan.assumptions, own_code()))
+    return replace(plan, assumptions=(*plan.assumptions, Assumption(AssumptionName.OWN_CODE)))
 
 
 @contextmanager

@@ -42,7 +42,7 @@ from caribou.model.state import (
     write_state,
 )
 from caribou.models.published_metrics import PublishedMetrics, publish_metrics
-from caribou.privacy.assumptions import LASTING, given_prior
+from caribou.privacy.assumptions import LASTING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
@@ -291,7 +291,7 @@ class Model:
         graph = as_graph(data)
         plan = self._recipe.plan(graph.sizes(self.budget.unit), self.budget)
         if self._encoder is not None and graph.prior is None:
-            plan = replace(plan, assumptions=(*plan.assumptions, given_prior()))
+            plan = replace(plan, assumptions=(*plan.assumptions, Assumption(AssumptionName.GIVEN_PRIOR)))
         return declared_plan(self._recipe, plan, self.budget, graph)
 
     @classmethod

@@ -48,11 +48,6 @@ class AssumptionName(Enum):
     GIVEN_PRIOR = "given prior"
     OWN_CODE = "own code"
 
-    @classmethod
-    def parse(cls, word: Any) -> AssumptionName:
-        """The name by its word; everything else is an error."""
-        return member(cls, word, "assumption", CertificateError)
-
 
 class Sampler(Enum):
     """How the noise of a release was sampled. All but the last are exact (docs/privacy.md, Theorem 11)."""
@@ -64,11 +59,6 @@ class Sampler(Enum):
     BERNOULLI = "Bernoulli"
     TRIAL_NUMBER = "number of trials"
     OWN = "own"
-
-    @classmethod
-    def parse(cls, word: Any) -> Sampler:
-        """The sampler by its word; everything else is an error."""
-        return member(cls, word, "sampler", CertificateError)
 
 
 LAYER_ASSUMPTIONS = {"attention": AssumptionName.PUBLIC_ROWS, "gcn": AssumptionName.PUBLIC_MATRIX}
@@ -183,16 +173,6 @@ def features_without_edges(columns: int, names: Sequence[str] | None) -> Assumpt
     return Assumption(AssumptionName.FEATURES_WITHOUT_EDGES, figures)
 
 
-def given_prior() -> Assumption:
-    """What is assumed about class probabilities that the owner gave (`Graph.with_prior`)."""
-    return Assumption(AssumptionName.GIVEN_PRIOR)
-
-
-def own_code() -> Assumption:
-    """What is assumed about a method that the user registered."""
-    return Assumption(AssumptionName.OWN_CODE)
-
-
 # -- the sentences ----------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +197,7 @@ _EXACT = {
 
 
 def _floating_point(p: Mapping[str, Any]) -> str:
-    used = [Sampler.parse(word) for word in p["samplers"]]
+    used = [member(Sampler, word, "sampler", CertificateError) for word in p["samplers"]]
     if used != [sampler for sampler in Sampler if sampler in used]:
         raise CertificateError(
             f"samplers must be different and in the order of their names, got {list(p['samplers'])!r}"

@@ -50,7 +50,7 @@ import os
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -423,16 +423,12 @@ class Ledger:
         """What the data set has spent at this unit, by the filters of its budget, and what one further release may cost."""
         unit = PrivacyUnit.parse(unit)
         contents = self._known(name, intact=True)
-        return _balance(contents, name, unit, contents.budget(name, unit), contents.per(name, unit), self._now())
+        return contents.balance(name, unit, self._now())
 
     def datasets(self) -> tuple[Balance, ...]:
         """The balances of every data set at both units, by name."""
         contents = self._intact()
-        return tuple(
-            _balance(contents, name, unit, contents.budget(name, unit), contents.per(name, unit), self._now())
-            for name in contents.names()
-            for unit in PrivacyUnit
-        )
+        return tuple(contents.balance(name, unit, self._now()) for name in contents.names() for unit in PrivacyUnit)
 
     def _repr_html_(self) -> str:
         def left(balance: Balance) -> str:
@@ -679,10 +675,7 @@ class _Contents:
 
     def per(self, name: str, unit: PrivacyUnit) -> Period | None:
         """How often the budget begins anew."""
-        for change in reversed(self.changes):
-            if change.dataset == name and change.unit is unit and isinstance(change.new, Budget):
-                return change.per
-        return None
+        return next((change.per for change in self._budgets(name, unit)), None)
 
     def window(self, name: str, unit: PrivacyUnit, time: datetime) -> tuple[datetime, datetime] | None:
         """The period of the budget that ``time`` lies in; None if it never begins anew."""
@@ -690,10 +683,16 @@ class _Contents:
         return None if per is None else per.window(time)
 
     def budget(self, name: str, unit: PrivacyUnit) -> Budget | None:
+        return next((change.new for change in self._budgets(name, unit) if isinstance(change.new, Budget)), None)
+
+    def _budgets(self, name: str, unit: PrivacyUnit) -> Iterator[Change]:
+        """The newest first."""
         for change in reversed(self.changes):
             if change.dataset == name and change.unit is unit and isinstance(change.new, Budget):
-                return change.new
-        return None
+                yield change
+
+    def balance(self, name: str, unit: PrivacyUnit, now: datetime) -> Balance:
+        return _balance(self, name, unit, self.budget(name, unit), self.per(name, unit), now)
 
     def budget_before(self, name: str, unit: PrivacyUnit, end: datetime) -> Budget | None:
         """The last budget that was set before ``end``; None if there was none yet."""
@@ -830,8 +829,7 @@ def _require_affordable(before: _Contents, after: _Contents, new: LedgerEntry) -
         total = _epsilon(releases, budget)
         if not _affordable(total, budget) and releases != before.costs(name, at, window):
             why = _why_of_units(before, name, unit, at) or _why_infinite(total, releases)
-            balance = _balance(before, name, at, budget, before.per(name, at), new.time)
-            raise BudgetExceeded(_refusal(balance, budget, total) + why)
+            raise BudgetExceeded(_refusal(before.balance(name, at, new.time), budget, total) + why)
 
 
 def _warn_of_little_left(after: _Contents, new: LedgerEntry) -> None:
@@ -934,24 +932,18 @@ def _balance(
 def _refusal(balance: Balance, budget: Budget, total: float) -> str:
     # Two different numbers must not look the same in the sentence that says that one is larger.
     style = "{:.6g}" if f"{total:.6g}" != f"{budget.epsilon:.6g}" else "{!r}"
-    return (
+    period = "" if balance.period is None else f" of {balance.period}"
+    words = (
         f"data set {balance.dataset!r}, {budget.unit.value} level: this release would bring the total to epsilon = "
-        f"{style.format(total)} at delta = {budget.delta:g}; the budget{_of_period(balance)} is {style.format(budget.epsilon)}, "
+        f"{style.format(total)} at delta = {budget.delta:g}; the budget{period} is {style.format(budget.epsilon)}, "
         f"spent so far {balance.epsilon_spent:.6g}, left {balance.gaussian_left:.6g} for a Gaussian release or "
-        f"{balance.pure_left:.6g} for a pure one{_per_month(balance)}"
+        f"{balance.pure_left:.6g} for a pure one"
     )
-
-
-def _of_period(balance: Balance) -> str:
-    return "" if balance.period is None else f" of {balance.period}"
-
-
-def _per_month(balance: Balance) -> str:
     if balance.months_left is None or balance.gaussian_per_month is None:
-        return ""
+        return words
     return (
-        f"; for one release in each of the {balance.months_left} month(s) left: {balance.gaussian_per_month:.4g} for Gaussian "
-        f"releases or {balance.pure_per_month:.4g} for pure ones"
+        f"{words}; for one release in each of the {balance.months_left} month(s) left: {balance.gaussian_per_month:.4g} for "
+        f"Gaussian releases or {balance.pure_per_month:.4g} for pure ones"
     )
 
 

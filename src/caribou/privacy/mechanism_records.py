@@ -70,7 +70,7 @@ from caribou.privacy.events import (
 )
 from caribou.privacy.pair_response import asymmetric_response, laplace_threshold_response
 from caribou.privacy.scope import Scope, ScopeKind
-from caribou.privacy.selection import RandomTrials, selection_epsilon
+from caribou.privacy.selection import RandomTrials, selection_epsilon, selection_theorem
 from caribou.privacy.sensitivity import (
     LAYER_THEOREMS,
     Bounds,
@@ -822,6 +822,7 @@ class SelectionRecord(MechanismRecord):
     def __post_init__(self) -> None:
         if (self.score_noise is None) != (self.unit is PrivacyUnit.EDGE):
             raise CertificateError(f"score_noise must be given at node level and only there, got {self.score_noise!r}")
+        self._require_order()
         for trial in self.trials:
             trial.require(self.unit)
         every = [record for trial in self.trials for record in trial.mechanisms]
@@ -832,7 +833,7 @@ class SelectionRecord(MechanismRecord):
         samplers |= set() if self.score_noise is None else {Sampler.LAPLACE}
         samplers |= set() if self.random is None else {Sampler.BERNOULLI, Sampler.TRIAL_NUMBER}
         self._follow(
-            self._theorem(),
+            selection_theorem(self.expected_trials, self.random),
             self._cost,
             by_degree=any(record.by_degree for record in every),
             scope=Scope.weakest(record.scope for record in every),
@@ -845,22 +846,17 @@ class SelectionRecord(MechanismRecord):
             ),
         )
 
-    def _theorem(self) -> str:
+    def _require_order(self) -> None:
         number = self.expected_trials
         if self.random is None:
             if len(self.order) != number or max(self.order) >= len(self.trials):
                 raise CertificateError(f"order must name a setting for each of {number} trials, got {self.order!r}")
-            return f"composition of {number} trials"
-        if self.order:
+        elif self.order:
             raise CertificateError(f"order must be empty where the number of trials is random, got {self.order!r}")
-        if abs(self.random.mean - number) > 1e-6 * number:
+        elif abs(self.random.mean - number) > 1e-6 * number:
             raise CertificateError(
                 f"expected_trials must be the mean {self.random.mean:g} of their number, got {number}"
             )
-        return (
-            "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
-            f"eta = {self.random.shape:g}, gamma = {self.random.stop:.6g})"
-        )
 
     def _each_trial(self, degree: int | None = None) -> tuple[tuple[Event, ...], ...]:
         score = () if self.score_noise is None else (Laplace(self.score_noise),)

@@ -77,6 +77,16 @@ def selection_epsilon(costs: Sequence[Sequence[Event]], trials: RandomTrials, de
     return max(0.0, best)
 
 
+def selection_theorem(trials: int, random: RandomTrials | None) -> str:
+    """Why a search costs what it costs."""
+    if random is None:
+        return f"composition of {trials} trials"
+    return (
+        "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
+        f"eta = {random.shape:g}, gamma = {random.stop:.6g})"
+    )
+
+
 @dataclass(frozen=True)
 class SelectionPlan:
     """How to spend a budget on a search: the ``epsilon`` of one trial (at the budget's delta), and how many there are.
@@ -93,12 +103,7 @@ class SelectionPlan:
     @property
     def theorem(self) -> str:
         """For the certificate."""
-        if self.random is None:
-            return f"composition of {self.trials} trials"
-        return (
-            "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
-            f"eta = {self.random.shape:g}, gamma = {self.random.stop:.6g})"
-        )
+        return selection_theorem(self.trials, self.random)
 
 
 def plan_selection(

@@ -71,10 +71,6 @@ class Bounds:
             # a node above the cap is cut itself: to promise it the headline would be to promise something of another graph
             raise InputError(f"declared_degree must be at most degree_cap = {cap}, got {declared}")
 
-    def normaliser(self, degree: int) -> int:
-        """s(d) = max(d, F) + 1."""
-        return max(degree, self.degree_floor) + 1
-
     @property
     def cuts(self) -> bool:
         """Whether the cap can remove an edge."""
