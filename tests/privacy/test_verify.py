@@ -171,8 +171,9 @@ def test_every_field_changed_alone_is_refused_or_declared(name: str) -> None:
     slipped, tried = [], 0
     for kind, path, changed in edits(record):
         free = path[:1] == ("public_parameters",) or "schedule" in path or "settings" in path
-        if same(changed, record) or (free and kind not in _DECLARED_KINDS):
-            continue  # such values are declared as a whole; a few ways to change them will do
+        another_trial = path[3:4] == ("trials",) and path[4:5] not in ((), (0,))
+        if same(changed, record) or another_trial or (free and kind not in _DECLARED_KINDS):
+            continue  # such values are declared as a whole; a few ways to change them, and one trial, will do
         tried += 1
         try:
             result = verify(Certificate.from_dict(changed))
@@ -591,7 +592,7 @@ JSON = st.recursive(
 FUZZED = [*EMBEDDINGS[:2], "votes-ndp", "sage-edp", "dpdgc-ndp", *SEARCHES]
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(FUZZED), data=st.data(), value=JSON)
 def test_fuzzed_certificates_fail_cleanly(name: str, data: st.DataObject, value: Any) -> None:
     """Whatever a field is replaced by, the outcome is our error or a verdict, and never a crash."""
