@@ -251,7 +251,8 @@ def test_noise_is_drawn_in_one_file() -> None:
         "caribou.datasets.generated",
         "caribou.datasets.fraud",
         "caribou.models.encoder",
-        "caribou.models.public_weights",
+        "caribou.models.network",
+        "caribou.models.features",
     }
     # bytes over an erased key, and the number by which a process is known
     no_noise = {"caribou.machine.files"}

@@ -28,9 +28,8 @@ from caribou.methods.mlp import RANDOM_FEATURE_SHARE, Mlp, MlpDp, applied, full_
 from caribou.methods.votes import VotesNdp
 from caribou.models.class_prior import fit_class_prior
 from caribou.models.encoder import cross_fit
-from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.models.features import centred_unit_rows, random_directions, unit_root_rows, with_random_features
 from caribou.models.network import chain_logits, network_from_arrays
-from caribou.models.public_weights import random_directions
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
@@ -221,7 +220,7 @@ def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
     fitted = methods.fit(RANDOM, graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
     stored = fitted.weights
     count, seed = stored["random_features"].tolist()
-    directions = random_directions(graph.num_features, count, np.random.default_rng(seed))
+    directions = random_directions(graph.num_features, count, seed)
     assert count == 40
     rows = with_random_features(
         centred_unit_rows(unit_root_rows(graph.features), stored["mean"]), directions, share=RANDOM_FEATURE_SHARE

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from caribou.models.softmax_regression import fit_softmax_regression
+from caribou.models.softmax_regression import SoftmaxRegression, fit_softmax_regression
 
 
 def objective(weights: np.ndarray, z: np.ndarray, labels: np.ndarray, ridge: float) -> float:
@@ -14,22 +14,30 @@ def objective(weights: np.ndarray, z: np.ndarray, labels: np.ndarray, ridge: flo
     return float(-logs[np.arange(len(labels)), labels].mean() + ridge / 2 * (weights[:-1] ** 2).sum())
 
 
+def weights(model: SoftmaxRegression) -> np.ndarray:
+    """A above b, [d + 1, C]."""
+    fitted = model.model[-1]
+    found = np.vstack([fitted.coef_.T, fitted.intercept_])
+    return np.hstack([-found / 2, found / 2]) if found.shape[1] == 1 else found
+
+
 def test_no_step_in_any_direction_improves_the_optimum() -> None:
     rng = np.random.default_rng(0)
     x, labels = rng.standard_normal((60, 4)) * [1, 5, 0.1, 2] + 3, rng.integers(3, size=60)
-    model = fit_softmax_regression(x, labels, 3, ridge=0.05)
     z = (x - x.mean(axis=0)) / x.std(axis=0)
-    best = objective(model.weights, z, labels, 0.05)
-    for _ in range(50):
-        step = 0.05 * rng.standard_normal(model.weights.shape)
-        assert objective(model.weights + step, z, labels, 0.05) > best
+    for classes in (3, 2):
+        y = np.minimum(labels, classes - 1)
+        found = weights(fit_softmax_regression(x, y, classes, ridge=0.05))
+        best = objective(found, z, y, 0.05)
+        for _ in range(50):
+            assert objective(found + 0.05 * rng.standard_normal(found.shape), z, y, 0.05) > best
 
 
 def test_more_ridge_means_smaller_weights() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((80, 3))
     labels = (x[:, 0] > 0).astype(int)
-    sizes = [np.abs(fit_softmax_regression(x, labels, 2, ridge).weights[:-1]).sum() for ridge in (0.001, 0.1, 10.0)]
+    sizes = [np.abs(weights(fit_softmax_regression(x, labels, 2, ridge))[:-1]).sum() for ridge in (0.001, 0.1, 10.0)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 20 * sizes[2]
 

@@ -50,11 +50,10 @@ from caribou.methods.catalogue import require_unit
 from caribou.methods.edge_method import EncodedMethod, prior_of
 from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.encoder import widths
-from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.models.features import centred_unit_rows, random_directions, unit_root_rows, with_random_features
 from caribou.models.linear import path_length_schedule, random_feature_count, shrink_rows
 from caribou.models.network import chain_logits, first_layer, network_from_arrays, selu_network
 from caribou.models.public_features import PublicBasis, public_basis, read_public_features
-from caribou.models.public_weights import random_directions
 from caribou.privacy.allocation import AllocatedPart, Part
 from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -419,7 +418,7 @@ def with_drawn_features(rows: Rows, parameters: Mapping[str, np.ndarray]) -> Row
     if "random_features" not in parameters:
         return rows
     count, seed = (int(v) for v in parameters["random_features"])
-    directions = random_directions(rows.shape[1], count, np.random.default_rng(seed))
+    directions = random_directions(rows.shape[1], count, seed)
     return with_random_features(rows, directions, share=RANDOM_FEATURE_SHARE)
 
 

@@ -80,37 +80,16 @@ def _directions(x: np.ndarray | sp.csr_array, rng: np.random.Generator) -> np.nd
     return np.asarray(svds(x.astype(np.float64), k=DIRECTIONS, v0=start)[2].T)
 
 
-def _distances(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Squared distances, less the squared length of the row. [n, d], [M, d] -> [n, M]"""
-    return np.asarray((centres**2).sum(axis=1) - 2 * (x @ centres.T))
-
-
 def _nearest(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    return _distances(x, centres).argmin(axis=1)
+    """The nearest centre of every row. [n, r], [M, r] -> [n]"""
+    return np.asarray(((centres**2).sum(axis=1) - 2 * (x @ centres.T)).argmin(axis=1))
 
 
 def _k_means(x: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Lloyd's algorithm, the best of some starts. [n, r] -> [M, r], M <= most"""
-    tries = [_lloyd(x, most, rng) for _ in range(STARTS)]
-    return min(tries, key=lambda centres: float(_distances(x, centres).min(axis=1).sum()))
+    """scikit-learn's k-means, the best of some starts. [n, r] -> [M, r], M <= most: equal rows need one centre."""
+    from sklearn.cluster import KMeans
 
-
-def _lloyd(x: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """From a k-means++ start."""
-    lengths = (x**2).sum(axis=1)
-    centres = x[[int(rng.integers(len(x)))]]
-    while len(centres) < most:
-        gap = np.maximum(lengths + _distances(x, centres).min(axis=1), 0)
-        gap[gap < 1e-6 * max(float(lengths.max()), 1e-12)] = 0
-        if gap.sum() <= 0:
-            break
-        centres = np.concatenate([centres, x[[int(rng.choice(len(gap), p=gap / gap.sum()))]]])
-    for _ in range(STEPS):
-        code = _nearest(x, centres)
-        members = sp.csr_array((np.ones(len(code)), (code, np.arange(len(code)))), shape=(len(centres), len(code)))
-        size = np.bincount(code, minlength=len(centres))
-        moved = np.where(size[:, None] > 0, (members @ x) / np.maximum(size, 1)[:, None], centres)
-        if np.allclose(moved, centres):
-            break
-        centres = moved
-    return centres
+    length = max(float(np.abs(x).max()), 1e-12)
+    different = len(np.unique((x / length).round(6), axis=0))
+    model = KMeans(min(most, different), n_init=STARTS, max_iter=STEPS, random_state=int(rng.integers(2**31)))
+    return np.asarray(model.fit(np.asarray(x, dtype=np.float64)).cluster_centers_)

@@ -69,6 +69,11 @@ def stretched_rows(z: np.ndarray) -> Rows:
     return Rows(z, np.minimum(1, lengths / SHORTEST_RESIDUAL))
 
 
+def random_directions(columns: int, count: int, seed: int) -> np.ndarray:
+    """Standard normal directions of random features, from a public seed. -> [columns, count]"""
+    return np.random.default_rng(seed).standard_normal((columns, count))
+
+
 def with_random_features(rows: Rows, directions: np.ndarray, *, share: float) -> Rows:
     """Rows (sqrt(1 - share) z_i, sqrt(share) h_i / ||h_i||) with h_i = max(0, z_i V - 1/2). [n, d] -> [n, d + D].
 
@@ -77,7 +82,7 @@ def with_random_features(rows: Rows, directions: np.ndarray, *, share: float) ->
 
     Args:
         rows: z, [n, d], without extra columns.
-        directions: V, [d, D], public (`caribou.models.public_weights.random_directions`).
+        directions: V, [d, D], public (`random_directions`).
         share: what random features hold of a row's squared length, in [0, 1].
 
     >>> with_random_features(Rows.of(np.array([[1.0, 0.0]])), np.array([[2.0], [0.0]]), share=0.36).times(np.eye(3)).round(6)

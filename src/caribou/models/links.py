@@ -83,8 +83,8 @@ class LinkPredictor:
             return products.sum(axis=1)
         if self._model is None:
             raise CaribouError("predictor must be fitted first: call fit(state, public_pairs, public_labels)")
-        if products.shape[1] != len(self._model.centre):
-            raise InputError(f"state must have {len(self._model.centre)} columns, got {products.shape[1]}")
+        if products.shape[1] != self._model.columns:
+            raise InputError(f"state must have {self._model.columns} columns, got {products.shape[1]}")
         return self._model(products)[:, 1]
 
 

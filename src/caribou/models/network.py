@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,6 @@ from torch import nn
 from caribou.errors import InputError
 from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.clipped_gradients import affine, chain_layers
-from caribou.models.public_weights import unit_weights
 
 
 def selu_network(columns: int, hidden: int, classes: int, generator: np.random.Generator) -> nn.Sequential:
@@ -34,7 +34,7 @@ def selu_network(columns: int, hidden: int, classes: int, generator: np.random.G
     """
     first, last = (nn.utils.skip_init(nn.Linear, a, b) for a, b in ((columns, hidden), (hidden, classes)))
     with torch.no_grad():
-        last.weight.copy_(torch.from_numpy(unit_weights(hidden, classes, generator)))
+        last.weight.copy_(torch.from_numpy(generator.standard_normal((classes, hidden)) / math.sqrt(hidden)))
         for zero in (first.weight, first.bias, last.bias):
             zero.zero_()
     return nn.Sequential(first, nn.SELU(), last).double()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
 
 RIDGE = 0.01
 """Penalty per row: strong enough for columns that are mostly noise."""
@@ -15,39 +14,33 @@ STEPS = 500
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxRegression:
-    """softmax(z A + b) with z the columns, standardised as they were in the fit.
+    """scikit-learn's logistic regression, on standardised columns if they were in the fit. ``classes``: C."""
 
-    Args:
-        weights: A above b, [d + 1, C].
-        centre: [d], means of the columns.
-        spread: [d], their standard deviations; 1 for a column that is constant.
-    """
+    model: Any
+    classes: int
 
-    weights: np.ndarray
-    centre: np.ndarray
-    spread: np.ndarray
+    @property
+    def columns(self) -> int:
+        """d."""
+        return int(self.model.n_features_in_)
 
     def __call__(self, columns: np.ndarray) -> np.ndarray:
-        """Class probabilities. [m, d] -> [m, C]"""
-        z = (columns - self.centre) / self.spread
-        return np.asarray(softmax(z @ self.weights[:-1] + self.weights[-1], axis=1))
+        """Class probabilities; 0 of a class without a row. [m, d] -> [m, C]"""
+        found = np.zeros((len(columns), self.classes))
+        found[:, self.model.classes_] = self.model.predict_proba(columns)
+        return found
 
 
 def fit_softmax_regression(
-    columns: np.ndarray,
-    labels: np.ndarray,
-    classes: int,
-    ridge: float = RIDGE,
-    *,
-    standardise: bool = True,
+    columns: np.ndarray, labels: np.ndarray, classes: int, ridge: float = RIDGE, *, standardise: bool = True
 ) -> SoftmaxRegression:
-    """Minimise mean cross-entropy + ridge / 2 ||A||^2 by L-BFGS. The problem is convex, so the start does not matter.
+    """Minimise mean cross-entropy + ridge / 2 ||A||^2 of softmax(z A + b); the bias b pays nothing.
 
     Args:
         columns: [m, d].
-        labels: [m], classes in [0, C).
+        labels: [m], classes in [0, C), at least two of them.
         classes: C.
-        ridge: strength of the penalty; the bias b pays none.
+        ridge: strength of the penalty.
         standardise: every column by its own mean and standard deviation; false: columns are taken as they are.
 
     Returns:
@@ -57,20 +50,12 @@ def fit_softmax_regression(
     >>> fit_softmax_regression(x, np.array([0, 0, 1, 1]), 2)(x).argmax(axis=1).tolist()
     [0, 0, 1, 1]
     """
-    centre, spread = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
-    if standardise:
-        centre, spread = columns.mean(axis=0), columns.std(axis=0)
-        spread = np.where(spread > 1e-12, spread, 1.0)
-    z = np.hstack([(columns - centre) / spread, np.ones((len(columns), 1))])
-    targets = np.eye(classes)[labels]
-    shape = (z.shape[1], classes)
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        theta = flat.reshape(shape)
-        logs = log_softmax(z @ theta, axis=1)
-        penalised = np.vstack([theta[:-1], np.zeros(classes)])
-        value = -(targets * logs).sum() / len(z) + ridge / 2 * (penalised**2).sum()
-        return float(value), (z.T @ (np.exp(logs) - targets) / len(z) + ridge * penalised).ravel()
-
-    found = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-    return SoftmaxRegression(found.x.reshape(shape), centre, spread)
+    # of two classes scikit-learn has one column w of weights, which stands for -w / 2 and w / 2
+    twice = 2 if len(np.unique(labels)) == 2 else 1
+    regression = LogisticRegression(C=twice / (ridge * len(labels)), max_iter=STEPS)
+    scaler = StandardScaler(with_mean=standardise, with_std=standardise)
+    return SoftmaxRegression(make_pipeline(scaler, regression).fit(columns, labels), classes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,17 +20,6 @@ from caribou.models.progress import tell
 State = TypeVar("State")
 Score = tuple[float, float]
 """Larger is better; the second decides between equal first ones, if the rule of the validation asks for it."""
-
-
-class Optimizer(Protocol):
-    """What the loop needs of an optimiser: torch's, or `caribou.models.adam.Adam`."""
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]: ...
-
-    def zero_grad(self) -> None: ...
-
-    def step(self) -> Any: ...
 
 
 def at_least(new: Score, best: Score) -> bool:
@@ -117,7 +106,7 @@ class Validation(Generic[State]):
 
 def take_steps(
     loss: Callable[[int], Tensor],
-    optimizer: Optimizer,
+    optimizer: torch.optim.Optimizer,
     *,
     steps: int,
     validation: Validation[State] | None = None,
