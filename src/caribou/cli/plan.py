@@ -73,7 +73,6 @@ def plan(given: PlanOptions) -> None:
     if given.months is not None and given.html is None:
         _months(_budget(given), given.months, given.first_share, given.as_json)
         return
-    layer = given.layer
     plan = make_plan(
         given.epsilon,
         given.delta,
@@ -81,17 +80,13 @@ def plan(given: PlanOptions) -> None:
         attack_rate=given.attack_rate,
         at_fpr=given.at_fpr,
         hops=parse_hops(given.hops),
-        contraction=layer.contraction,
-        alpha1=layer.alpha1,
-        degree_floor=layer.degree_floor,
-        degree_cap=layer.degree_cap,
-        declared_degree=layer.declared_degree,
+        **asdict(given.layer),
         nodes=given.nodes,
         columns=given.columns,
         rdp_order=given.rdp_order,
     )
     notes = list(plan.notes)
-    if layer.degree_cap is not None and plan.budget.unit is PrivacyUnit.EDGE:
+    if given.layer.degree_cap is not None and plan.budget.unit is PrivacyUnit.EDGE:
         notes.insert(len(notes) - 1, "The degree cap has no effect at edge level.")
     if given.html is not None:
         _write_page(plan, given, given.html)

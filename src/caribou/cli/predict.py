@@ -16,7 +16,7 @@ from caribou.cli.options import NAME, PRIOR, FileOptions, GraphOptions, LedgerOp
 from caribou.cli.output import TABLES, check_table, write_pieces, write_whole
 from caribou.cli.spool import spool_folders
 from caribou.errors import InputError, RunError
-from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.budget import Budget, PrivacyUnit
 
 if TYPE_CHECKING:
     from caribou.graph import Graph
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from caribou.model.estimator import Model
     from caribou.release import NotedLedger
 
+CERTIFICATE = ".certificate.json"
+"""Ending of the certificate beside a table."""
 RUN = argument("The folder that caribou train --out wrote.")
 
 
@@ -179,26 +181,47 @@ def warn_unprotected(model: Model) -> None:
 
 def _released(run: Path, model: Model, data: Graph, out: Path, other: OtherGraphOptions) -> Fitted:
     """The release about another graph that the run keeps, or a new one, which the run keeps from then on."""
+    from caribou.model.state import PREDICTIONS
+
     ledger = other.ledger.noted()
-    if other.release and (other.spend or model.known_release(data) is None):
-        return _new_release(run, model, data, out, other, ledger)
-    # either of them spends nothing here; a graph that was not released is refused
-    found = model.release(data, epsilon=other.epsilon) if other.release else model.release_of(data)
-    certificate = found.certificate
-    if certificate.epsilon_spent == 0:
-        typer.echo("each prediction is made from a node's own features: nothing was released", err=True)
-        return found
-    typer.echo(
-        f"the release about this graph of {certificate.created} (certificate {certificate.certificate_id}): nothing is spent",
-        err=True,
-    )
-    if ledger is not None and not _is_recorded(ledger, certificate.certificate_id):
-        typer.echo(
-            f"warning: {ledger.path} does not hold that release; if it is the ledger of these people, record it: caribou "
-            f"ledger add {data.name} --certificate {run}/predictions/{certificate.certificate_id}/certificate.json",
-            err=True,
-        )
+    is_new = other.release and (other.spend or model.known_release(data) is None)
+    if is_new:
+        found = _new_release(model, data, out, other, ledger)
+    else:
+        # either of them spends nothing here; a graph that was not released is refused
+        found = model.release(data, epsilon=other.epsilon) if other.release else model.release_of(data)
+    made = found.certificate
+    if made.epsilon_spent == 0:
+        entered = f"; entered in {ledger.path} at no cost" if is_new and ledger is not None else ""
+        typer.echo(f"each prediction is made from a node's own features: nothing was released{entered}", err=True)
+    elif is_new:
+        if not (run / PREDICTIONS / made.certificate_id).is_dir():
+            _spool(run, model, data, out)
+        where = out.with_suffix(CERTIFICATE)
+        made.save(where)
+        charged = "charged in no ledger" if ledger is None else f"charged in {ledger.path}"
+        paid = Budget(made.epsilon, made.delta, made.unit)
+        typer.echo(f"a new release about {data.name!r}: {paid}, {charged}; certificate: {where}", err=True)
+    else:
+        known = f"the release about this graph of {made.created} (certificate {made.certificate_id})"
+        typer.echo(f"{known}: nothing is spent", err=True)
+        if ledger is not None and not _is_recorded(ledger, made.certificate_id):
+            typer.echo(
+                f"warning: {ledger.path} does not hold that release; if it is the ledger of these people, record it: caribou "
+                f"ledger add {data.name} --certificate {run}/predictions/{made.certificate_id}/certificate.json",
+                err=True,
+            )
     return found
+
+
+def _new_release(model: Model, data: Graph, out: Path, other: OtherGraphOptions, ledger: NotedLedger | None) -> Fitted:
+    path = out.with_suffix(CERTIFICATE)
+    if path.exists():
+        raise InputError(f"certificate of the new release must be a new file, got {str(path)!r}, which exists")
+    if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
+        typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
+    replaced = other.ledger.replace_fingerprint
+    return model.release(data, epsilon=other.epsilon, ledger=ledger, replace_fingerprint=replaced, spend=other.spend)
 
 
 def _is_recorded(ledger: NotedLedger, certificate_id: str) -> bool:
@@ -207,35 +230,6 @@ def _is_recorded(ledger: NotedLedger, certificate_id: str) -> bool:
     if not Path(ledger.path).exists():
         return False
     return any(entry.certificate_id == certificate_id for entry in Ledger(ledger.path, create=False).entries())
-
-
-def _new_release(
-    run: Path, model: Model, data: Graph, out: Path, other: OtherGraphOptions, ledger: NotedLedger | None
-) -> Fitted:
-    from caribou.model.state import PREDICTIONS
-    from caribou.privacy.budget import Budget
-
-    certificate_path = out.with_suffix(".certificate.json")
-    if certificate_path.exists():
-        raise InputError(
-            f"certificate of the new release must be a new file, got {str(certificate_path)!r}, which exists"
-        )
-    if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
-        typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
-    replaced = other.ledger.replace_fingerprint
-    result = model.release(data, epsilon=other.epsilon, ledger=ledger, replace_fingerprint=replaced, spend=other.spend)
-    made = result.certificate
-    if made.epsilon_spent == 0:
-        where = "" if ledger is None else f"; entered in {ledger.path} at no cost"
-        typer.echo(f"each prediction is made from a node's own features: nothing was released{where}", err=True)
-        return result
-    if not (run / PREDICTIONS / made.certificate_id).is_dir():
-        _spool(run, model, data, out)
-    made.save(certificate_path)
-    charged = "charged in no ledger" if ledger is None else f"charged in {ledger.path}"
-    paid = Budget(made.epsilon, made.delta, made.unit)
-    typer.echo(f"a new release about {data.name!r}: {paid}, {charged}; certificate: {certificate_path}", err=True)
-    return result
 
 
 def _spool(run: Path, model: Model, data: Graph, out: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +53,8 @@ class PropagateOptions:
             out=self.out,
             budget=Budget(self.epsilon, self.delta, self.unit),
             hops=self.hops,
-            contraction=self.layer.contraction,
-            alpha1=self.layer.alpha1,
+            **asdict(self.layer),
             beta=self.beta,
-            degree_floor=self.layer.degree_floor,
-            degree_cap=self.layer.degree_cap,
-            declared_degree=self.layer.declared_degree,
             seed=self.seed,
             engine=self.engine.name,
             memory=size,
