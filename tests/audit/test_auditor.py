@@ -58,10 +58,10 @@ def test_a_sound_method_is_consistent_and_its_fits_need_no_game() -> None:
 
 def test_fits_and_predictions_are_both_watched() -> None:
     for method, runs, games in [
-        (CleanFit(), 280, ["fit"]),
+        (CleanFit(), 120, ["fit"]),
         (HalfNoiseInTheFit(), 280, ["fit"]),
         (LargerSensitivityOfTheFit(), 120, ["fit"]),
-        (CleanRelease(), 280, ["distinguish"]),
+        (CleanRelease(), 120, ["distinguish"]),
         (CleanPredict(), 160, ["distinguish", "fit"]),
     ]:
         outcome = audit(method, runs=runs)

@@ -13,7 +13,6 @@ from functools import lru_cache
 from scipy import stats
 
 from caribou.audit.claims import Claim
-from caribou.errors import InputError
 
 BLOCKS = 4
 MIN_SHOWN = 12
@@ -54,22 +53,21 @@ def power(claim: Claim, runs: int, confidence: float) -> float:
     """
     judged = block_sizes(runs)[-1]
     level = 1 - error_shares(BLOCKS - 1)[-1] * (1 - confidence)
-    return _power(claim.kind, claim.size, claim, judged, level)
+    return _power(claim, judged, level)
 
 
 @lru_cache(maxsize=4096)
-def _power(kind: str, size: float, claim: Claim, judged: int, level: float) -> float:
+def _power(claim: Claim, judged: int, level: float) -> float:
+    size = claim.size
     surest = ((1 - level) / 2) ** (1 / judged)  # the limits of rates after all or none of the runs
     if claim.leak(1 - surest, surest) <= size:
         return 0.0
-    if kind == "mu":
+    if claim.kind == "mu":
         half = FACTOR * size / 2
         rates = [(stats.norm.cdf(-half - shift), stats.norm.cdf(half - shift)) for shift in (0.0, half / 2, half)]
-    elif kind == "epsilon":
+    else:
         truth = 1 / (1 + math.exp(-min(FACTOR * size or MIN_SEEN, 700.0)))
         rates = [(1 - truth, truth)]
-    else:
-        raise InputError(f"kind of a claim must be mu or epsilon, got {kind!r}")
     return max(_rejection_rate(claim, fpr, tpr, judged, level) for fpr, tpr in rates)
 
 

@@ -92,12 +92,7 @@ def public_graph(spec: Public, data_dir: str | os.PathLike[str] | None = None) -
         return _downloaded(spec, folder)
     graph = _parsed(spec, file)
     check_statistics(graph, spec, str(file))
-    return _declared(graph)
-
-
-def _declared(graph: Graph) -> Graph:
-    """The classes of a public data set are part of what its table declares, and were compared with it."""
-    return replace(graph, classes_declared=True)
+    return replace(graph, classes_declared=True)  # they were compared with what the table declares
 
 
 def _parsed(spec: Public, file: Path) -> Graph:
@@ -128,7 +123,7 @@ def _downloaded(spec: Public, folder: Path | None) -> Graph:
         check_statistics(graph, spec, f"download of {spec.name}")
         # Written inside the working folder and then moved: a file of that name in the cache is always complete.
         os.replace(write_graph(graph, work / spec.files[0], compress=spec.sparse), cache / spec.files[0])
-        return _declared(graph)
+        return replace(graph, classes_declared=True)
     except CaribouError:
         raise
     except Exception as error:  # urllib, fsspec, aiohttp, zipfile and pickle errors have no common base
@@ -165,11 +160,7 @@ def _from_pyg_dataset(spec: Public, root: str) -> Graph:
     else:
         raise DataError(f"{spec.name}: there is no PyG data set for it")
     graph = Graph.from_pyg(data, name=spec.name)
-    return _sparse_features(graph) if spec.sparse else graph
-
-
-def _sparse_features(graph: Graph) -> Graph:
-    return replace(graph, features=sp.csr_array(graph.features))
+    return replace(graph, features=sp.csr_array(graph.features)) if spec.sparse else graph
 
 
 def _probe(url: str) -> None:
