@@ -175,29 +175,6 @@ def _extended(first: Graph, grown: Graph) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in later.released.items()}
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"id": lambda t: t.id + 1}, r"column 'source' must hold an id of the node table, got '0' \(4 in all\)"),
-        ({"f1": lambda t: t.f1.where(t.id != 4)}, r"row 5: column 'f1' must hold numbers, got an empty cell"),
-        ({"f1": lambda t: "word"}, r"column 'f1' must hold numbers, got 'word'.*give --category f1 or --ignore f1"),
-        ({"f1": lambda t: np.inf}, "column 'f1' must hold finite numbers, got inf"),
-        ({"split": lambda t: "other"}, "must be train, val or test"),
-    ],
-)
-def test_node_tables_that_cannot_be_streamed_are_refused(
-    folder: Path, tmp_path: Path, changes: dict[str, Any], words: str
-) -> None:
-    nodes = pd.read_parquet(folder / "nodes.parquet")
-    nodes.assign(**changes).to_parquet(tmp_path / "nodes.parquet")
-    with (
-        pytest.raises((DataError, InputError), match=words),
-        training_graph(tables(folder, nodes=tmp_path / "nodes.parquet", work=tmp_path)),
-    ):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["nodes.parquet"]
-
-
 def test_tables_and_engines_that_cannot_be_used_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = tables(folder)
     for changes, words in (

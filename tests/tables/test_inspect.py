@@ -61,22 +61,6 @@ def test_notes_say_what_is_dropped_unused_or_constant() -> None:
     assert "'n_transfers' may be computed from edges" in words[Finding.FROM_EDGES]
 
 
-def test_a_reader_refuses_with_all_problems_in_one_line() -> None:
-    with pytest.raises(DataError) as caught:
-        read(dirty()).require()
-    message = str(caught.value)
-    assert message.startswith("tables must be mended in 10 places: (1) ")
-    assert "\n" not in message
-    for flag in (
-        "--drop-unknown-ids",
-        "--fill income=indicator",
-        "--category segment",
-        "--ignore opened",
-        "--unknown N/A",
-    ):
-        assert flag in message
-
-
 def test_a_clean_table_has_no_problem_and_says_what_it_did() -> None:
     found = read(bank(), RULES)
     assert found.inspection.readable

@@ -18,13 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from caribou.datasets import read_graph
 from caribou.engines.pipeline import Request, release_files
-from caribou.engines.training_tables import TrainingTables, training_graph
 from caribou.errors import DataError, InputError
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
-from caribou.tables.rules import ColumnRules
 from caribou.tables.sources import stamp_of
 from caribou.tables.stores import located, readable, without_secrets
 
@@ -175,26 +172,6 @@ def test_a_release_from_s3_has_the_same_bytes(bucket: str, tmp_path: Path) -> No
         assert SECRET not in str(request.identity())
     assert set(found.values()) == {found["here"]}
     assert [info[3] is not None for info in stamp_of(f"{bucket}/edges")] == [True, True], "entity tags"
-
-
-def test_a_graph_for_training_from_s3_is_that_of_the_files_here(bucket: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    ids = pa.array([f"acc-{k:03d}" for k in rng.permutation(200)])
-    nodes = pa.table({"id": ids, "a": rng.normal(size=200), "word": ["p", "q"] * 100, "label": ["no", "yes"] * 100})
-    ends = {end: ids.take(pa.array(rng.integers(0, 200, 900))) for end in ("source", "target")}
-    (tmp_path / "here").mkdir()
-    for name, table in (("train-nodes", nodes), ("train-edges", pa.table(ends))):
-        pq.write_table(table, tmp_path / "here" / f"{name}.parquet")
-        csv.write_csv(table, tmp_path / "here" / f"{name}.csv")
-        for ending in ("parquet", "csv"):
-            put(f"bank/{name}/{ending}/0.{ending}", tmp_path / "here" / f"{name}.{ending}")
-    rules = ColumnRules(categories={"word": None})
-    memory = read_graph(tmp_path / "here/train-edges.parquet", tmp_path / "here/train-nodes.parquet", rules=rules)
-    for edges, ending in (("csv", "parquet"), ("parquet", "csv")):
-        places = (f"{bucket}/train-edges/{edges}", f"{bucket}/train-nodes/{ending}")
-        with training_graph(TrainingTables(*places, rules=rules, work=tmp_path)) as graph:
-            assert tuple(graph.content()) == tuple(memory.content())
-            assert np.array_equal(graph.labels, memory.labels)
 
 
 def test_errors_of_s3_name_the_object_and_no_secret(bucket: str) -> None:
