@@ -21,7 +21,7 @@ from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
 from caribou.privacy.accounting import event_words
 from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, Assumption, AssumptionName
 from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.certificate import NO_PRIVACY, Certificate, schema
+from caribou.privacy.certificate import NO_PRIVACY, Certificate
 from caribou.privacy.ledger import Balance, Ledger, LedgerEntry
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import attack_success
@@ -232,7 +232,6 @@ def release_page(release: Release) -> str:
         ],
         document=c.to_json(),
         largest_document=LARGEST_DOCUMENT,
-        schema=json.dumps(schema(), indent=1),
     )
 
 
