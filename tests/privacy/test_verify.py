@@ -172,8 +172,9 @@ def test_every_field_changed_alone_is_refused_or_declared(name: str) -> None:
     for kind, path, changed in edits(record):
         free = path[:1] == ("public_parameters",) or "schedule" in path or "settings" in path
         another_trial = path[3:4] == ("trials",) and path[4:5] not in ((), (0,))
-        if same(changed, record) or another_trial or (free and kind not in _DECLARED_KINDS):
-            continue  # such values are declared as a whole; a few ways to change them, and one trial, will do
+        elsewhere = path[:1] in (("versions",), ("assumptions",), ("public_parameters",)) and name != OF_EACH_KIND[0]
+        if same(changed, record) or another_trial or elsewhere or (free and kind not in _DECLARED_KINDS):
+            continue  # such values are declared as a whole; a few ways to change them, in one certificate and one trial, will do
         tried += 1
         try:
             result = verify(Certificate.from_dict(changed))
@@ -182,7 +183,7 @@ def test_every_field_changed_alone_is_refused_or_declared(name: str) -> None:
         if result.passed and not _is_declared(kind, path, result.declared):
             slipped.append((kind, ".".join(map(str, path))))
     assert not slipped
-    assert tried > 250
+    assert tried > 150
 
 
 def starred(field: str) -> str:
