@@ -111,7 +111,7 @@ LINES = {
     "model": 2_200,
     "models": 5_400,
     "pages": 1_950,
-    "privacy": 7_800,
+    "privacy": 7_700,
     "tables": 4_050,
     MODULES: 1_550,
 }

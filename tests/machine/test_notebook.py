@@ -30,7 +30,7 @@ def test_graph_model_certificate_and_ledger(tmp_path: Path) -> None:
     model.fit(graph, ledger=ledger)
     assert "<th>certificate</th><td>private</td>" in model._repr_html_()
     assert "epsilon = 4, delta = 1e-05 at node level" in model.certificate._repr_html_()
-    assert "not protected" in model.certificate._repr_html_()
+    assert "Not protected" in model.certificate._repr_html_()
     shown = model.metrics()._repr_html_()
     assert f"<th>labelled nodes</th><td>{len(graph.split.test)}</td>" in shown  # type: ignore[union-attr]
     assert f"<th>average precision</th><td>{model.score(metric='ap'):.4g}</td>" in shown

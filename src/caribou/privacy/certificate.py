@@ -259,18 +259,25 @@ class Certificate:
     # -- for people ----------------------------------------------------------------------------------------------------
 
     def _repr_html_(self) -> str:
+        about = [("Status", self.status), ("Holds for", self.scope.words)]
+        void = [("Void", reason) for reason in self.void_reasons]
+        return html_table("Privacy certificate", [*about, *self._facts(), *void])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What a reader asks first, and the answers."""
         rates = {question: ", ".join(_rate(*rate) for rate in r.items()) for question, r in self.attack_success.items()}
-        rows = [
-            ("status", self.status),
-            ("guarantee", f"{self._guarantee_words} at {self.unit.value} level"),
-            ("spent", f"epsilon = {self.epsilon_spent:.6g}"),
-            ("holds for", self.scope.words),
-            ("not protected", self.unit.unprotected),
-            *((f"attack on {question}", words) for question, words in rates.items()),
-            ("released", "; ".join(self.released)),
-            *(("void", reason) for reason in self.void_reasons),
+        mu = "" if self.mu is None or math.isinf(self.mu) else f" (mu-GDP with mu = {self.mu:.5g})"
+        return [
+            ("Privacy unit", self.unit.value),
+            ("Neighbouring graphs", self.unit.adjacency),
+            ("Not protected", self.unit.unprotected),
+            ("Guarantee", f"{self._guarantee_words} at {self.unit.value} level"),
+            ("Spent", f"epsilon = {self.epsilon_spent:.6g}{mu}"),
+            (f"Attack: is this {self.unit.value} there?", rates["presence"]),
+            ("Attack: is it this one or that one?", rates["replacement"]),
+            ("Released", "; ".join(self.released)),
+            ("Certificate", f"{self.certificate_id}, {self.created}"),
         ]
-        return html_table("Privacy certificate", rows)
 
     @property
     def _guarantee_words(self) -> str:
@@ -289,22 +296,7 @@ class Certificate:
             lines += [f"> **Scope.** The headline is for {self.scope.words}.", ""]
         for reason in self.void_reasons:
             lines += [f"> **VOID as a guarantee.** {reason}", ""]
-        rates = {question: ", ".join(_rate(*rate) for rate in r.items()) for question, r in self.attack_success.items()}
-        mu = "" if self.mu is None or math.isinf(self.mu) else f" (mu-GDP with mu = {self.mu:.5g})"
-        lines += [
-            "| what | promise |",
-            "|---|---|",
-            f"| Privacy unit | {self.unit.value} |",
-            f"| Neighbouring graphs | {self.unit.adjacency} |",
-            f"| Not protected | {self.unit.unprotected} |",
-            f"| Guarantee | {self._guarantee_words} |",
-            f"| Spent | epsilon = {self.epsilon_spent:.6g}{mu} |",
-            f"| Attack: is this {self.unit.value} there? | {rates['presence']} |",
-            f"| Attack: is it this one or that one? | {rates['replacement']} |",
-            f"| Released | {'; '.join(self.released)} |",
-            f"| Certificate | {self.certificate_id}, {self.created} |",
-            "",
-        ]
+        lines += ["| what | promise |", "|---|---|", *(f"| {what} | {words} |" for what, words in self._facts()), ""]
         if len(self.groups) > 1:
             lines += ["## Who pays", "", "| group | epsilon |", "|---|---|"]
             lines += [f"| {group} | {epsilon:.6g} |" for group, epsilon in self.groups.items()]
