@@ -25,7 +25,6 @@ NO_EDGES = np.empty((2, 0), dtype=np.int64)
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in METHODS),
     ("caribou-edp", {"messages": "labels", "votes": 0.5, "hops": 2}),
-    ("caribou-edp", {"cross_fit": True}),
     ("caribou-edp", {"messages": "features"}),
     ("caribou-ndp", {"messages": "labels", "classifier": "chosen", "graph_share": 0.5}),
     ("caribou-ndp", {"classifier": "mlp", "base": {"hidden": 4}}),

@@ -37,7 +37,7 @@ from caribou.methods.caribou import (
 )
 from caribou.methods.mlp import MlpDp, applied, centred
 from caribou.methods.node_method import side_by_side
-from caribou.models.encoder import cross_fit, fit_one
+from caribou.models.encoder import fit_one
 from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -108,10 +108,10 @@ def test_the_defaults_are_the_papers_pipeline() -> None:
     settings = Caribou().settings()
     expected = {"hops": 2, "contraction": 0.9, "alpha1": 1.0, "beta": 1.0, "messages": "embeddings", "votes": 0.0}
     assert {name: settings[name] for name in expected} == expected
-    assert (settings["layer"], settings["cross_fit"]) == ("contractive", False)
+    assert settings["layer"] == "contractive"
     budget = Budget(math.inf)
     fitted = methods.fit(Caribou(), GRAPH, budget, Streams(0), NoiseSource.seeded(0))
-    start = fit_one(GRAPH, Streams(0), Caribou().hidden).embeddings(GRAPH.features)
+    start = fit_one(GRAPH, Streams(0), Caribou().hidden).encoder.embeddings(GRAPH.features)
     layer, x0 = ContractiveGraphLayer(0.9, 1.0, 1.0), torch.from_numpy(start)
     operator = normalize(GRAPH, Bounds(degree_floor=2, nodes=60))
     state = x0
@@ -123,15 +123,6 @@ def test_the_defaults_are_the_papers_pipeline() -> None:
     assert len({name.split(".")[1] for name in arrays if name.startswith("bases")}) == 2
 
 
-@pytest.mark.usefixtures("quick_encoder", "quick_classifier")
-def test_cross_fitted_embeddings_are_what_is_sent() -> None:
-    fitted = methods.fit(Caribou(cross_fit=True, hops=1), GRAPH, Budget(math.inf), Streams(0), NoiseSource.seeded(0))
-    start = cross_fit(GRAPH, Streams(0), Caribou().hidden).embeddings(GRAPH.features)
-    layer, x0 = ContractiveGraphLayer(0.9, 1.0, 1.0), torch.from_numpy(start)
-    expected = project_rows(layer(x0, normalize(GRAPH, Bounds(degree_floor=2, nodes=60)), x0))
-    assert np.allclose(fitted.released["state"], expected.numpy(), atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -139,8 +130,6 @@ def test_cross_fitted_embeddings_are_what_is_sent() -> None:
         ({"contraction": 1.5}, r"contraction must be in \(0, 1\], got 1.5"),
         ({"degree_floor": -1}, "degree_floor must be a whole number >= 0, got -1"),
         ({"messages": "degrees"}, "messages must be one of embeddings, features, labels, probabilities, got 'degrees'"),
-        ({"cross_fit": "yes"}, "cross_fit must be true or false, got 'yes'"),
-        ({"cross_fit": True, "messages": "features"}, "cross_fit must be false for messages = features"),
         ({"calibration": 0}, r"calibration must be in the open interval \(0, 1\), got 0"),
         ({"classifier": "tree"}, "classifier must be one of evidence, mlp, got 'tree'"),
         ({"classifier": "evidence", "messages": "features"}, "classifier must be mlp for messages = features"),

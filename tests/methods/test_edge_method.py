@@ -100,7 +100,7 @@ def test_an_encoder_and_given_probabilities_are_not_mixed() -> None:
 def test_rows_of_given_probabilities_are_messages_as_they_are() -> None:
     p = told(GRAPH, 0.5)
     prior = given_prior(p)
-    assert np.array_equal(prior.embeddings(GRAPH.features), p)
+    assert np.array_equal(prior.encoder.embeddings(GRAPH.features), p)
     assert np.linalg.norm(p, axis=1).max() <= 1
     assert prior.encoder.to_arrays() == {}
 

@@ -153,8 +153,8 @@ class Caribou(EncodedMethod):
 
     ``hops`` = K, ``contraction`` = C_L, ``alpha1``, ``beta``: the layer (`ContractiveGraphLayer`). ``degree_floor``: F; None =
     `default_floor`. ``hidden``: widths of the encoder's hidden layers, () for none; the last one is the width of X^(0).
-    ``cross_fit``: X^(0) of a training node comes from an encoder that was not fitted on it. ``classifier_hidden``: width of
-    the base layers. ``layer``: "contractive" (the paper's), "attention", "spectral" or "gcn" (`caribou.layers`),
+    ``classifier_hidden``: width of the base layers.
+    ``layer``: "contractive" (the paper's), "attention", "spectral" or "gcn" (`caribou.layers`),
     ``layer_settings``: what it has besides contraction and beta (`LAYER_SETTINGS`).
 
     Ours beside the paper's: ``messages``, X^(0): "embeddings" (the paper's), "features" (no encoder), "labels" (class
@@ -180,7 +180,6 @@ class Caribou(EncodedMethod):
     beta: float = 1.0
     degree_floor: int | None = None
     messages: str = "embeddings"
-    cross_fit: bool = False
     calibration: float = 0.1
     classifier: str | None = None
     classifier_hidden: int = 64
@@ -196,8 +195,6 @@ class Caribou(EncodedMethod):
         if self.degree_floor is not None:
             integer(at_least=0, degree_floor=self.degree_floor)
         one_of(MESSAGES, messages=self.messages)
-        if boolean(cross_fit=self.cross_fit) and self.messages == "features":
-            raise InputError("cross_fit must be false for messages = features, which have no encoder, got True")
         open_unit_interval(calibration=self.calibration)
         if self.classifier is not None:
             one_of(CLASSIFIERS, classifier=self.classifier)
@@ -322,8 +319,8 @@ class Caribou(EncodedMethod):
             arrays: dict[str, np.ndarray] = {}
             view = self._view(graph, arrays, roles.senders)
         elif self.messages == "embeddings":
-            prior = self.prior(graph, streams, cross=self.cross_fit)
-            start = sent_rows(graph, prior.embeddings(graph.features))
+            prior = self.prior(graph, streams, cross=False)
+            start = sent_rows(graph, prior.encoder.embeddings(graph.features))
             view = View(start, start, prior.encoder.to_arrays())
         else:
             prior = self.prior(graph, streams)
@@ -342,7 +339,7 @@ class Caribou(EncodedMethod):
         if self.messages == "features":
             return View(unit_rows(graph), unit_rows(graph), arrays)
         if self.messages == "embeddings":
-            start = sent_rows(graph, prior_of(arrays, graph).embeddings(graph.features))
+            start = sent_rows(graph, prior_of(arrays, graph).encoder.embeddings(graph.features))
             return View(start, start, arrays)
         if log_prior is None:
             log_prior = log_probabilities(prior_of(arrays, graph).probabilities)

@@ -171,14 +171,14 @@ class GivenEncoder:
 
 def given_prior(probabilities: np.ndarray) -> Prior:
     """Class probabilities of the user's own as what an encoder would say."""
-    return Prior(probabilities, float("nan"), GivenEncoder(probabilities))
+    return Prior(probabilities, GivenEncoder(probabilities))
 
 
 def prior_of(weights: Arrays, graph: Graph) -> Prior:
     """What the encoder of a fitted model says about another graph; without one, the class probabilities that came with it."""
     if holds_encoder(weights):
         encoder = Encoder.from_arrays(weights)
-        return Prior(encoder.probabilities(graph.features), float("nan"), encoder)
+        return Prior(encoder.probabilities(graph.features), encoder)
     if graph.prior is None:
         raise InputError("graph must come with class probabilities, as the training graph did, got none (with_prior)")
     return given_prior(graph.prior)

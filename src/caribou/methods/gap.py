@@ -122,7 +122,7 @@ class Gap(EncodedMethod):
         self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
         """Predict another graph with a fitted model."""
-        start = prior_of(weights, graph).embeddings(graph.features)
+        start = prior_of(weights, graph).encoder.embeddings(graph.features)
         return self._outputs(start, _sums(graph, None, start, plan.parts["sums"], streams, noise), weights)
 
     def _outputs(self, start: np.ndarray, sums: list[np.ndarray], weights: Arrays) -> Outputs:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -101,30 +101,11 @@ class Prior:
 
     Args:
         probabilities: [n, C].
-        validation_accuracy: of the model that was fitted on all training nodes.
-        encoder: the fitted models, for nodes of other graphs; without folds anything that gives class probabilities and rows.
-        left_out: [n], the number of the model that was not fitted on a node; 0 where there is none. None: for all nodes.
+        encoder: the fitted models, for nodes of other graphs; or anything that gives class probabilities and rows.
     """
 
     probabilities: np.ndarray
-    validation_accuracy: float
     encoder: NodeEncoder
-    left_out: np.ndarray | None = None
-
-    def embeddings(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
-        """The last hidden layer, rows of length 1; rows of training nodes by models that were not fitted on them. [n, h]
-
-        Every model has coordinates of its own. A rotation brings those of model k into those of the first: the orthogonal matrix
-        that comes closest on all rows but those that k left out (Procrustes). All of it is public.
-        """
-        if self.left_out is None or not isinstance(self.encoder, Encoder):
-            return self.encoder.embeddings(features)
-        each = self.encoder.hidden(features)
-        rows = each[0].copy()
-        for k in range(1, len(each)):
-            here = self.left_out == k
-            rows[here] = each[k][here] @ _rotation(each[k][~here], each[0][~here])
-        return unit_length(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,11 +188,7 @@ class Encoder:
 
     def embeddings(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
         """The last hidden layer of the first model (its logits if there is none), rows of length 1. [n, d] -> [n, h]."""
-        return unit_length(self.hidden(features)[0])
-
-    def hidden(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
-        """The last hidden layer of every model before its activation; logits where there is none. [n, d] -> [m, n, h]."""
-        return self._run(features, max(1, len(self.weights) - 1)).astype(np.float64)
+        return unit_length(self._run(features, max(1, len(self.weights) - 1))[0].astype(np.float64))
 
     def _run(self, features: np.ndarray | sp.csr_array, layers: int) -> np.ndarray:
         x = self.scaling.by_rows(features)
@@ -254,33 +231,23 @@ def _entries_per_row(x: np.ndarray | sp.csr_array) -> float:
     return float(nonzero) / max(x.shape[0], 1)
 
 
-Key = tuple[Graph, Streams, tuple[int, ...], int, Objective]
-"""What an encoder is fitted on: a graph (never its edges), the public seed, widths, the number of folds, the objective."""
+class Store(Protocol):
+    """Where fits are kept, by what they are fitted on; edges are no part of it."""
+
+    def __contains__(self, key: Any, /) -> bool: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
 
 
-PriorKey = tuple[Graph, int, str | None]
-"""What a class prior is fitted on: a graph (never its edges), the public seed, the weights of the classes."""
-AnyKey = TypeVar("AnyKey", contravariant=True)
-Fit = TypeVar("Fit")
-
-
-class Store(Protocol[AnyKey, Fit]):
-    """Where fits are kept."""
-
-    def __contains__(self, key: AnyKey, /) -> bool: ...
-
-    def __getitem__(self, key: AnyKey, /) -> Fit: ...
-
-    def __setitem__(self, key: AnyKey, value: Fit, /) -> None: ...
-
-
-_kept: ContextVar[Store[Key, Prior] | None] = ContextVar("kept", default=None)
-kept_priors: ContextVar[Store[PriorKey, Any] | None] = ContextVar("kept priors", default=None)
+_kept: ContextVar[Store | None] = ContextVar("kept", default=None)
+kept_priors: ContextVar[Store | None] = ContextVar("kept priors", default=None)
 """Where `caribou.models.class_prior` keeps what it has fitted, inside `kept_encoders`."""
 
 
 @contextmanager
-def kept_encoders(store: Store[Key, Prior] | None = None, priors: Store[PriorKey, Any] | None = None) -> Iterator[None]:
+def kept_encoders(store: Store | None = None, priors: Store | None = None) -> Iterator[None]:
     """Inside, an encoder is fitted once per graph, seed and widths, and used again; without ``store``, per graph object.
 
     For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. The encoder reads
@@ -356,18 +323,12 @@ def _fitted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int,
     member = np.arange(1 + folds)[:, None] != left_out
     member[0] = True
     fits = [_fit_jointly(graph, config, hidden, member, rng, objective) for config in configurations(graph)]
-    encoder, (_, accuracy) = max(fits, key=lambda fit: fit[1][0])  # of equal ones the first
+    encoder, _ = max(fits, key=lambda fit: fit[1][0])  # of equal ones the first
     each = _softmax(encoder.logits(graph.features))  # [1 + folds, n, C]
     probabilities = each.mean(axis=0)
     for k in range(1, 1 + folds):
         probabilities[left_out == k] = each[k, left_out == k]
-    return Prior(probabilities.astype(np.float64), accuracy, encoder, left_out if folds else None)
-
-
-def _rotation(rows: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The orthogonal R with the least ||rows R - target||_F (Schoenemann 1966). [n, h], [n, h] -> [h, h]."""
-    u, _, v = np.linalg.svd(rows.T @ target)
-    return u @ v
+    return Prior(probabilities.astype(np.float64), encoder)
 
 
 def _check_memory(graph: Graph, hidden: tuple[int, ...], folds: int) -> None:
