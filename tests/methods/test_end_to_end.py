@@ -70,7 +70,9 @@ def cheap_public_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "_minimise", one_step)
     monkeypatch.setattr(head, "_kinds", lambda objective: [head.fit_bayes_head])
     monkeypatch.setattr(counts_module, "LARGEST", 20)  # tables of the likelihood: no count of these graphs is larger
-    monkeypatch.setattr(edge_method, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
+    # a layer of ProGAP is as wide as the messages that it makes
+    small = partial(ClassifierConfig, epochs=2)
+    monkeypatch.setattr(edge_method, "ClassifierConfig", lambda hidden: small(hidden=min(hidden, 16)))
     monkeypatch.setattr(edge_method, "cross_fit", partial(remembered_encoder, cross_fit))
     monkeypatch.setattr(votes_module, "class_probabilities", remembered_prior)
     monkeypatch.setattr(edge_method, "fit_one", partial(remembered_encoder, fit_one))
@@ -92,11 +94,16 @@ def remembered_encoder(
     objective: Objective = USUAL,
 ) -> object:
     """The real encoder, of a graph *without its edges*: what is remembered cannot depend on one."""
-    key = real.__name__.encode() + graph.features.tobytes() + graph.labels.tobytes() + bytes([streams.seed])
+    key = (
+        real.__name__.encode()
+        + graph.features.tobytes()
+        + graph.labels.tobytes()
+        + repr((streams.seed, hidden)).encode()
+    )
     if key not in _ENCODERS:
         nothing = np.empty((2, 0), dtype=int)
         bare = Graph.from_edges(graph.features, nothing, graph.labels, graph.split, num_classes=graph.num_classes)
-        _ENCODERS[key] = real(bare, streams, (4,))
+        _ENCODERS[key] = real(bare, streams, hidden)
     return _ENCODERS[key]
 
 
