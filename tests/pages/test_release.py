@@ -34,7 +34,6 @@ from caribou.privacy.assumptions import features_without_edges
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import EntryNote, Ledger
-from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.signature import SignatureCheck, SignatureState
 from caribou.privacy.verify import verify
 from certificate_support import FITS, certified, plan_of, recounted, reload
@@ -55,13 +54,9 @@ METRICS: dict[str, Any] = {
 
 @cache
 def certificate(name: str) -> Certificate:
-    method, settings, epsilon = FITS[name]
-    plan: ReleasePlan = plan_of(method, settings, epsilon)
-    if plan.budget.unit.value == "edge":
-        named = features_without_edges(32, [f"column {k}" for k in range(32)])
-        others = (a for a in plan.assumptions if a.name is not named.name)
-        plan = replace(plan, assumptions=(*others, named))
-    return certified(plan)
+    made = certified(plan_of(*FITS[name]))
+    named = features_without_edges(32, [f"column {k}" for k in range(32)])
+    return replace(made, assumptions=tuple(named if a.name is named.name else a for a in made.assumptions))
 
 
 @cache
