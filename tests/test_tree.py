@@ -99,24 +99,24 @@ def test_the_package_is_a_short_list_of_concepts() -> None:
 MODULES = "modules at the top"
 LINES = {
     "audit": 4_650,
-    "cli": 4_450,
-    "datasets": 2_050,
-    "engines": 3_000,
-    "experiments": 2_250,
-    "graph": 2_450,
-    "layers": 600,
+    "cli": 4_100,
+    "datasets": 1_850,
+    "engines": 2_900,
+    "experiments": 2_150,
+    "graph": 2_400,
+    "layers": 650,
     "machine": 300,
-    "mechanisms": 2_550,
-    "methods": 5_150,
-    "model": 2_200,
-    "models": 5_400,
-    "pages": 1_950,
+    "mechanisms": 2_500,
+    "methods": 5_050,
+    "model": 2_150,
+    "models": 4_900,
+    "pages": 1_900,
     "privacy": 7_700,
-    "tables": 4_050,
-    MODULES: 1_550,
+    "tables": 3_950,
+    MODULES: 1_500,
 }
 """Python lines that a package may have. Whoever needs more names what goes, here or in another package."""
-ALL_LINES = 49_000
+ALL_LINES = 48_000
 """Of the whole package: less than the budgets together, so that not all of them can be used up."""
 
 
