@@ -116,33 +116,66 @@ class _NodeTargets:
             raise CaribouError("model must be fitted first: call fit(graph, targets, split)")
         return self._received.certificate
 
-    def _learn(
+    def fit(
         self,
         graph: Graph,
-        targets: np.ndarray,
-        scaled: np.ndarray,
-        split: Split,
-        fit_head: Callable[[np.ndarray, np.ndarray, np.ndarray, int], Head],
-        noise: NoiseSource | None,
-        ledger: LedgerLike | None,
-    ) -> None:
+        targets: Any,
+        split: Split | None = None,
+        *,
+        noise: NoiseSource | None = None,
+        ledger: LedgerLike | None = None,
+    ) -> Self:
+        """Release the sums and learn the heads.
+
+        Args:
+            graph: the private graph.
+            targets: public; those of training and validation nodes must be known, NaN elsewhere. [n] numbers, or [n, L] labels 0
+                and 1.
+            split: None: that of the graph.
+            noise, ledger: as in `caribou.release`.
+
+        Returns:
+            The model itself.
+        """
+        split = graph.split if split is None else split
+        if split is None:
+            raise InputError("split must be given, or the graph must have one, got None")
+        y = self._checked(targets, graph.num_nodes, split)
         train = self._streams.generator("targets").permutation(split.train)
         sent = min(len(train) - 1, max(1, round(self.senders * len(train))))
         if sent < 1:
             raise InputError(f"split.train must hold 2 nodes or more, one to send and one to learn, got {len(train)}")
-        received = release_sums(graph, scaled, train[:sent], self.budget, noise=noise, ledger=ledger)
+        message = self._messages(y, split)
+        received = release_sums(graph, message, train[:sent], self.budget, noise=noise, ledger=ledger)
         own, columns = _dense(graph.features), []
-        for target in range(targets.shape[1]):
+        for target in range(y.shape[1]):
             inputs = np.hstack([own, received.columns(target)])
-            columns.append(fit_head(inputs, np.sort(train[sent:]), np.array(split.val), target)(inputs))
-        self._received, self._split, self._targets = received, split, targets
+            head = self._fit_head(inputs, y[:, target], np.sort(train[sent:]), np.array(split.val))
+            columns.append(head(inputs))
+        self._received, self._split, self._targets = received, split, y
         self._predictions = np.stack(columns, axis=1)
+        return self
 
-    def _part(self, part: str) -> np.ndarray:
+    def _checked(self, targets: Any, nodes: int, split: Split) -> np.ndarray:
+        """The targets as numbers, [n, L]."""
+        raise NotImplementedError
+
+    def _messages(self, y: np.ndarray, split: Split) -> np.ndarray:
+        """What senders send, between -1 and 1. [n, L]"""
+        raise NotImplementedError
+
+    def _fit_head(self, inputs: np.ndarray, y: np.ndarray, rows: np.ndarray, val: np.ndarray) -> Head:
+        """Learn one target, [n], of ``rows``; ``val``: rows that may choose."""
+        raise NotImplementedError
+
+    def _scored(self, part: str) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions and targets of the nodes of a part whose targets are known."""
         _ = self.certificate
         if part not in ("train", "val", "test"):
             raise InputError(f"part must be one of train, val, test, got {part!r}")
-        return np.asarray(getattr(self._split, part))
+        rows = np.asarray(getattr(self._split, part))
+        rows = rows[~np.isnan(self._targets[rows]).any(axis=1)]
+        return self._predictions[rows], self._targets[rows]
 
 
 class NodeRegressor(_NodeTargets):
@@ -163,36 +196,17 @@ class NodeRegressor(_NodeTargets):
     ((200,), 'private')
     """
 
-    def fit(
-        self,
-        graph: Graph,
-        targets: Any,
-        split: Split | None = None,
-        *,
-        noise: NoiseSource | None = None,
-        ledger: LedgerLike | None = None,
-    ) -> Self:
-        """Release the sums and learn the head.
+    def _checked(self, targets: Any, nodes: int, split: Split) -> np.ndarray:
+        return _known_targets(targets, (nodes,), split).reshape(-1, 1)
 
-        Args:
-            graph: the private graph.
-            targets: [n], public numbers; those of training and validation nodes must be known.
-            split: None: that of the graph.
-            noise, ledger: as in `caribou.release`.
+    def _messages(self, y: np.ndarray, split: Split) -> np.ndarray:
+        """Scaled by middle and half width of the training targets, which are public at edge level."""
+        low, high = y[split.train].min(), y[split.train].max()
+        half = max((high - low) / 2, 1e-12)
+        return np.clip((np.nan_to_num(y) - (low + high) / 2) / half, -1, 1)
 
-        Returns:
-            The model itself.
-        """
-        split = _split_of(graph, split)
-        y = _known_targets(targets, (graph.num_nodes,), split).reshape(-1, 1)
-        middle, half = _range(y[split.train, 0])
-        scaled = np.clip((np.nan_to_num(y) - middle) / half, -1, 1)
-
-        def head(inputs: np.ndarray, rows: np.ndarray, val: np.ndarray, _: int) -> Head:
-            return _fit_ridge(inputs, y[:, 0], rows, val)
-
-        self._learn(graph, y, scaled, split, head, noise, ledger)
-        return self
+    def _fit_head(self, inputs: np.ndarray, y: np.ndarray, rows: np.ndarray, val: np.ndarray) -> Head:
+        return _fit_ridge(inputs, y, rows, val)
 
     def predict(self) -> np.ndarray:
         """The number of every node of the graph that was fitted. [n]"""
@@ -201,9 +215,8 @@ class NodeRegressor(_NodeTargets):
 
     def score(self, part: str = "test") -> dict[str, float]:
         """Errors on a ``part`` of the split: rmse, mae, r2, and rmse_of_mean, that of one number for all."""
-        rows = self._part(part)
-        rows = rows[~np.isnan(self._targets[rows, 0])]
-        return regression_metrics(self._predictions[rows, 0], self._targets[rows, 0])
+        predictions, targets = self._scored(part)
+        return regression_metrics(predictions[:, 0], targets[:, 0])
 
 
 class MultiLabelClassifier(_NodeTargets):
@@ -224,40 +237,24 @@ class MultiLabelClassifier(_NodeTargets):
     ((200, 2), ['all_right', 'average_precision', 'macro_f1', 'micro_f1'])
     """
 
-    def fit(
-        self,
-        graph: Graph,
-        labels: Any,
-        split: Split | None = None,
-        *,
-        noise: NoiseSource | None = None,
-        ledger: LedgerLike | None = None,
-    ) -> Self:
-        """Release the sums and learn the heads.
-
-        Args:
-            graph: the private graph.
-            labels: [n, L], 0 and 1, public; those of training and validation nodes must be known, NaN elsewhere.
-            split: None: that of the graph.
-            noise, ledger: as in `caribou.release`.
-
-        Returns:
-            The model itself.
-        """
-        split = _split_of(graph, split)
-        shape = np.shape(labels)
+    def _checked(self, targets: Any, nodes: int, split: Split) -> np.ndarray:
+        shape = np.shape(targets)
         if len(shape) != 2 or shape[1] < 1:
-            raise InputError(f"labels must be of shape [{graph.num_nodes}, L], got {shape}")
-        y = _known_targets(labels, (graph.num_nodes, shape[1]), split)
+            raise InputError(f"labels must be of shape [{nodes}, L], got {shape}")
+        y = _known_targets(targets, (nodes, shape[1]), split)
         if not np.isin(y[~np.isnan(y)], (0, 1)).all():
             raise InputError("labels must be 0 and 1, got other values")
+        return y
 
-        def head(inputs: np.ndarray, rows: np.ndarray, val: np.ndarray, target: int) -> Head:
-            model = fit_softmax_regression(inputs[rows], y[rows, target].astype(int), 2, RIDGE)
-            return lambda columns: model(columns)[:, 1]
+    def _messages(self, y: np.ndarray, split: Split) -> np.ndarray:
+        return np.nan_to_num(y)
 
-        self._learn(graph, y, np.nan_to_num(y), split, head, noise, ledger)
-        return self
+    def _fit_head(self, inputs: np.ndarray, y: np.ndarray, rows: np.ndarray, val: np.ndarray) -> Head:
+        labels = y[rows].astype(int)
+        if len(np.unique(labels)) == 1:  # a label that all of them have, or none
+            return lambda columns: np.full(len(columns), float(labels[0]))
+        model = fit_softmax_regression(inputs[rows], labels, 2, RIDGE)
+        return lambda columns: model(columns)[:, 1]
 
     def predict_proba(self) -> np.ndarray:
         """The probability of every label of every node. [n, L]"""
@@ -270,22 +267,13 @@ class MultiLabelClassifier(_NodeTargets):
 
     def score(self, part: str = "test") -> dict[str, float]:
         """Metrics on a ``part`` of the split (`caribou.metrics.multilabel_metrics`)."""
-        rows = self._part(part)
-        rows = rows[~np.isnan(self._targets[rows]).any(axis=1)]
-        return multilabel_metrics(self._predictions[rows], self._targets[rows])
+        return multilabel_metrics(*self._scored(part))
 
 
 def _dense(features: Any) -> np.ndarray:
     n, d = features.shape
     require_memory(3 * DOUBLE * n * d, f"the heads of {n:,} nodes with all {d:,} features")
     return np.asarray(features.todense() if sp.issparse(features) else features, dtype=np.float64)
-
-
-def _split_of(graph: Graph, split: Split | None) -> Split:
-    found = graph.split if split is None else split
-    if not isinstance(graph, Graph) or found is None:
-        raise InputError("split must be given, or the graph must have one, got None")
-    return found
 
 
 def _known_targets(targets: Any, shape: tuple[int, ...], split: Split) -> np.ndarray:
@@ -301,24 +289,14 @@ def _known_targets(targets: Any, shape: tuple[int, ...], split: Split) -> np.nda
     return y
 
 
-def _range(values: np.ndarray) -> tuple[float, float]:
-    """Middle and half width of the training targets: public at edge level."""
-    low, high = float(values.min()), float(values.max())
-    return (low + high) / 2, max((high - low) / 2, 1e-12)
-
-
 def _fit_ridge(inputs: np.ndarray, y: np.ndarray, rows: np.ndarray, val: np.ndarray) -> Head:
     """Least squares with a ridge on standardised columns; validation nodes choose its strength. Without any: the middle one."""
-    centre, spread = inputs[rows].mean(axis=0), inputs[rows].std(axis=0)
-    spread = np.where(spread > 1e-12, spread, 1.0)
-    z, mean = (inputs - centre) / spread, float(y[rows].mean())
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-    def solved(ridge: float) -> np.ndarray:
-        gram = z[rows].T @ z[rows] / len(rows) + ridge * np.eye(z.shape[1])
-        return np.linalg.solve(gram, z[rows].T @ (y[rows] - mean) / len(rows))
-
-    weights = [solved(ridge) for ridge in RIDGES]
-    best = weights[len(RIDGES) // 2]
+    models = [make_pipeline(StandardScaler(), Ridge(ridge * len(rows))).fit(inputs[rows], y[rows]) for ridge in RIDGES]
+    best = models[len(RIDGES) // 2]
     if len(val):
-        best = min(weights, key=lambda w: float(((z[val] @ w + mean - y[val]) ** 2).mean()))
-    return lambda columns: (columns - centre) / spread @ best + mean
+        best = min(models, key=lambda model: float(((model.predict(inputs[val]) - y[val]) ** 2).mean()))
+    return lambda columns: np.asarray(best.predict(columns))
