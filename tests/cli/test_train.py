@@ -222,7 +222,7 @@ def test_a_method_that_reads_no_edge_states_epsilon_0(fraud: tuple[str, ...], tm
     assert "spent nothing: no edge is read" in text
     page = (tmp_path / "run" / "certificate.md").read_text()
     asked = "(asked for: epsilon = 4, delta = 1e-05)"
-    assert f"| Guarantee | epsilon = 0: nothing that is protected is read {asked} |" in page
+    assert f"| Guarantee | epsilon = 0: nothing that is protected is read {asked} at edge level |" in page
 
 
 def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: Path) -> None:

@@ -22,7 +22,18 @@ from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.pair_response import asymmetric_response
 from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.verify import verify
-from certificate_support import EDGES, OF_EACH_KIND, SIZES, certificates, certified, edited, embeddings, plan_of, reload
+from certificate_support import (
+    EDGES,
+    OF_EACH_KIND,
+    SIZES,
+    certificates,
+    certified,
+    declared,
+    edited,
+    embeddings,
+    plan_of,
+    reload,
+)
 
 ALL = sorted(certificates())
 
@@ -292,7 +303,7 @@ def test_a_cap_that_cuts_nothing_needs_no_scope() -> None:
 
 
 def test_details_are_filled_once_and_change_no_cost() -> None:
-    made = plan_of("sage-edp", {"count_share": 0.1}, 8.0).certificate(NoiseSource.secure())
+    made = declared(plan_of("sage-edp", {"count_share": 0.1}, 8.0)).certificate(NoiseSource.secure())
     pairs = made.mechanisms[1].details["epsilon"]
     drawn = asymmetric_response(epsilon=pairs, edges=EDGES, nodes=SIZES.nodes).to_dict()
     filled = made.with_details(Mechanism.RANDOMIZED_RESPONSE, released_edge_count=EDGES, **drawn)
