@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import caribou as cb
@@ -117,7 +118,7 @@ def test_metrics_of_a_rare_class_are_printed_and_stored(fraud: tuple[str, ...], 
     assert "not protected attributes and labels of the nodes" in text
     record = json.loads((out / "run.json").read_text())
     assert record["settings"]["metric"] == "average_precision"
-    assert record["threshold"]["class"] == "fraud"
+    assert record["threshold"]["positive"] == "fraud"
     assert not (out / "nodes.json").exists(), "--no-ids"
     assert "acc1" not in "".join(path.read_text() for path in out.glob("*.[jm]*"))
     document = caribou("train", "mlp", *fraud, "--positive", "ok", "--json").document
@@ -228,9 +229,11 @@ def test_a_method_that_reads_no_edge_states_epsilon_0(fraud: tuple[str, ...], tm
 def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: Path) -> None:
     graph = cb.datasets.load("csbm:nodes=60", seed=0)
     prior = np.random.default_rng(0).dirichlet(np.ones(4), 60)
-    np.savez(tmp_path / "prior.npz", id=np.arange(60), **{str(k): prior[:, k] for k in range(4)})
+    pd.DataFrame({"id": range(60), **{str(k): prior[:, k] for k in range(4)}}).to_csv(
+        tmp_path / "prior.csv", index=False
+    )
     cb.write_graph(graph, tmp_path / "g.npz")
-    given, file = ("--prior", tmp_path / "prior.npz"), ("--graph", tmp_path / "g.npz")
+    given, file = ("--prior", tmp_path / "prior.csv"), ("--graph", tmp_path / "g.npz")
     caribou("train", "mlp", *file, *given, "--out", tmp_path / "run")
     model = cb.load(tmp_path / "run")
     assert np.allclose(model.predict_proba(), prior)
