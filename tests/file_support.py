@@ -15,22 +15,6 @@ dan,60,1.25,,test
 """
 EDGES = "from,to\nann,bob\nbob,ann\nbob,cid\ncid,dan\ndan,dan\n"
 
-GRAPHML = """<?xml version="1.0" encoding="UTF-8"?>
-<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
-  <key id="d0" for="node" attr.name="age" attr.type="int"/>
-  <key id="d1" for="node" attr.name="height" attr.type="double"/>
-  <key id="d2" for="node" attr.name="label" attr.type="string"/>
-  <key id="d3" for="node" attr.name="split" attr.type="string"/>
-  <graph edgedefault="undirected">
-    <node id="ann"><data key="d0">31</data><data key="d1">1.5</data><data key="d2">red</data><data key="d3">train</data></node>
-    <node id="bob"><data key="d0">45</data><data key="d1">1.75</data><data key="d2">blue</data><data key="d3">train</data></node>
-    <node id="cid"><data key="d0">28</data><data key="d1">2</data><data key="d2">red</data><data key="d3">val</data></node>
-    <node id="dan"><data key="d0">60</data><data key="d1">1.25</data><data key="d3">test</data></node>
-    <edge source="ann" target="bob"/><edge source="bob" target="cid"/><edge source="cid" target="dan"/>
-  </graph>
-</graphml>
-"""
-
 
 def people(sparse=False):
     """The graph that all the files hold."""
@@ -57,7 +41,6 @@ def valid_files(tmp_path_factory):
     (folder / "nodes.csv").write_text(NODES)
     pd.read_csv(folder / "edges.csv").to_parquet(folder / "edges.parquet")
     pd.read_csv(folder / "nodes.csv").to_parquet(folder / "nodes.parquet")
-    (folder / "people.graphml").write_text(GRAPHML)
     torch.save(people().to_pyg(), folder / "people.pt")
     write_graph(people(), folder / "people.npz")
     write_graph(people(sparse=True), folder / "sparse.npz")
@@ -65,7 +48,6 @@ def valid_files(tmp_path_factory):
         "csv": (folder / "edges.csv", folder / "nodes.csv"),
         "parquet": (folder / "edges.parquet", folder / "nodes.parquet"),
         "mixed": (folder / "edges.csv", folder / "nodes.parquet"),
-        "graphml": (folder / "people.graphml",),
         "pt": (folder / "people.pt",),
         "npz": (folder / "people.npz",),
         "sparse": (folder / "sparse.npz",),

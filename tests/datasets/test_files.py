@@ -11,7 +11,7 @@ from caribou.errors import InputError
 from dataset_support import fails, tables
 
 
-@pytest.mark.parametrize("key", ["csv", "parquet", "mixed", "graphml", "pt", "npz", "sparse"])
+@pytest.mark.parametrize("key", ["csv", "parquet", "mixed", "pt", "npz", "sparse"])
 def test_every_format_holds_the_same_graph(valid_files, key):
     graph = read_graph(*valid_files[key], name="people")
     assert graph.edge_index.tolist() == [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
@@ -26,7 +26,7 @@ def test_every_format_holds_the_same_graph(valid_files, key):
         assert graph.node_ids.tolist() == ["ann", "bob", "cid", "dan"]
 
 
-@pytest.mark.parametrize("key", ["csv", "parquet", "mixed", "graphml", "pt", "npz", "sparse"])
+@pytest.mark.parametrize("key", ["csv", "parquet", "mixed", "pt", "npz", "sparse"])
 def test_every_format_takes_declared_classes(valid_files, key):
     """Their order is the declared one, a label that is none of them is unknown, and labels of numbers are numbered."""
     measured = read_graph(*valid_files[key])
@@ -94,7 +94,7 @@ class TestPaths:
         with pytest.raises(InputError, match=r"^nodes must be the path of a file, got DataFrame$"):
             read_graph(edges, frame)
 
-    @pytest.mark.parametrize("key", ["parquet", "graphml", "pt", "npz"])
+    @pytest.mark.parametrize("key", ["parquet", "pt", "npz"])
     def test_empty_and_truncated(self, valid_files, tmp_path, key):
         source = valid_files[key][0]
         content = source.read_bytes()
@@ -109,7 +109,5 @@ class TestPaths:
             read_graph(*valid_files["npz"], nodes)
         with pytest.raises(InputError, match="label_column has no meaning"):
             read_graph(*valid_files["npz"], label_column="y")
-        with pytest.raises(InputError, match="id_column has no meaning"):
-            read_graph(*valid_files["graphml"], id_column="id")
         with pytest.raises(InputError, match="seed"):
             read_graph(*valid_files["npz"], seed=-1)

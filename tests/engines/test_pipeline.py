@@ -455,7 +455,6 @@ def written(tables: Tables, names: list[Any]) -> dict[str, tuple[Any, Any]]:
     import fsspec
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from deltalake import write_deltalake
     from pyarrow import csv
 
     ids = pa.array(names)
@@ -471,7 +470,6 @@ def written(tables: Tables, names: list[Any]) -> dict[str, tuple[Any, Any]]:
         pq.write_table(table, folder / f"{name}.parquet")
         csv.write_csv(table, folder / f"{name}.csv")
         fsspec.filesystem("memory").pipe(f"/graph/{name}.csv", (folder / f"{name}.csv").read_bytes())
-    write_deltalake(folder / "delta", nodes)
     half = len(edges) // 2
     pq.write_table(edges.slice(half), folder / "0/e.parquet")
     pq.write_table(edges.slice(0, half), folder / "0/f.parquet")
@@ -484,7 +482,7 @@ def written(tables: Tables, names: list[Any]) -> dict[str, tuple[Any, Any]]:
         "folder": (folder / "0", folder / "nodes.csv"),
         "csv": (folder / "edges.csv", folder / "nodes.csv"),
         "memory": ("memory://graph/edges.csv", "memory://graph/nodes.csv"),
-        "delta": (f"file://{folder}/edges.parquet", folder / "delta"),
+        "address": (f"file://{folder}/edges.parquet", folder / "nodes.parquet"),
         "duckdb": (queries[0], queries[1]),
     }
 

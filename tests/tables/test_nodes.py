@@ -15,7 +15,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 
 import caribou as cb
 from caribou.engines.training_tables import TrainingTables, training_graph
@@ -99,12 +98,6 @@ def objects(folder: Path, tables: Frames) -> tuple[Source, Source]:
     return "memory://doors/edges.csv", "memory://doors/nodes.csv"
 
 
-def delta(folder: Path, tables: Frames) -> tuple[Source, Source]:
-    for name, table in zip(("edges", "nodes"), tables, strict=True):
-        write_deltalake(folder / name, pa.Table.from_pandas(table, preserve_index=False))
-    return folder / "edges", folder / "nodes"
-
-
 def of_duckdb(folder: Path, tables: Frames) -> tuple[Source, Source]:
     with duckdb.connect(str(folder / "bank.duckdb")) as database:
         for name, table in zip(("edges", "nodes"), tables, strict=True):
@@ -134,7 +127,6 @@ DOORS = {
     "parquet": files("parquet"),
     "folders": folders,
     "objects": objects,
-    "delta": delta,
     "duckdb": of_duckdb,
     "sqlite": of_sqlite,
 }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import sqlite3
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from caribou.errors import DataError, InputError
+from caribou.errors import DataError
 from caribou.tables.queries import Query
 from caribou.tables.rules import ColumnRules
 from caribou.tables.sources import Piece, Rows, Source, arrow_cells, copied, name_of, open_table, stamp_of
@@ -95,40 +93,15 @@ def test_the_columns_of_parquet_are_those_that_were_asked_for_in_that_order(tmp_
     assert rows(tmp_path / "x.parquet", titles=["u", "v"]) == [(1, 4), (2, 5), (3, 6)]
 
 
-def test_a_delta_table_is_its_present_version(tmp_path: Path) -> None:
-    from deltalake import write_deltalake
-
-    write_deltalake(tmp_path / "t", pa.table({"u": ["old"], "v": ["x"]}), partition_by=["v"])
-    before = stamp_of(tmp_path / "t")
-    write_deltalake(tmp_path / "t", pa.table({"u": ["a", "b", "c"], "v": ["x", "y", "x"]}), mode="overwrite")
-    assert sorted(rows(tmp_path / "t")) == [("a", "x"), ("b", "y"), ("c", "x")]
-    assert rows(tmp_path / "t", size=1) == rows(tmp_path / "t", size=10)
-    assert stamp_of(tmp_path / "t") not in (before, [])
-    (tmp_path / "t/_delta_log/00000000000000000001.json").write_text("{")
-    with pytest.raises(DataError, match="the Delta table cannot be read"):
-        rows(tmp_path / "t")
-
-
-def test_a_delta_table_without_its_reader_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "t/_delta_log").mkdir(parents=True)
-    original: Callable[..., Any] = builtins.__import__
-
-    def without(name: str, *args: Any, **others: Any) -> Any:
-        if name.startswith("deltalake"):
-            raise ImportError(name)
-        return original(name, *args, **others)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(InputError, match=r"needs deltalake, .* pip install 'caribou-gnn\[delta\]'"):
-        open_table(tmp_path / "t").count()
-
-
-def test_an_iceberg_table_is_not_read_as_its_files(tmp_path: Path) -> None:
-    for name in ("metadata", "data"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "metadata/v1.metadata.json").write_text("{}")
+@pytest.mark.parametrize(
+    ("mark", "kind"), [("metadata/v1.metadata.json", "an Iceberg"), ("_delta_log/0.json", "a Delta")]
+)
+def test_a_table_with_deleted_rows_is_not_read_as_its_files(tmp_path: Path, mark: str, kind: str) -> None:
+    for path in (tmp_path / mark, tmp_path / "data/0.parquet"):
+        path.parent.mkdir()
+    (tmp_path / mark).write_text("{}")
     pq.write_table(pa.table({"u": [1]}), tmp_path / "data/0.parquet")
-    with pytest.raises(DataError, match="got an Iceberg table: write its rows to Parquet"):
+    with pytest.raises(DataError, match=f"got {kind} table: write its rows to Parquet"):
         open_table(tmp_path)
 
 

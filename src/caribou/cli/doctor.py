@@ -21,7 +21,6 @@ PACKAGES = (
     "cryptography",
     "pandas",
     "pyarrow",
-    "networkx",
     "matplotlib",
 )
 

@@ -30,8 +30,8 @@ class EngineOptions:
     """Tables that need not fit into memory, and the engine that holds their edges."""
 
     edges: str | None = option(
-        "Large graphs: pairs of ids of the node table, or of its row numbers: .npy, .parquet, .csv, a folder of them, a Delta "
-        "table; a path or s3://..., gs://..."
+        "Large graphs: pairs of ids of the node table, or of its row numbers: .npy, .parquet, .csv, a folder of them; a path "
+        "or s3://..., gs://..."
     )
     engine: str | None = option(
         "Large graphs: local (in memory), outofcore (edges on disk) or ray (edges with workers); to train, for votes-edp, "

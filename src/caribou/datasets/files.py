@@ -17,7 +17,6 @@ from caribou.graph import Graph
 from caribou.graph.classes import Classes, declared_names
 from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams
-from caribou.tables.networks import read_graphml
 from caribou.tables.nodes import read_tables
 from caribou.tables.read import Reading, Titles, divided, warn_of_notes
 from caribou.tables.rules import ColumnRules
@@ -25,7 +24,7 @@ from caribou.tables.sources import ENDINGS
 
 __all__ = ["read_graph", "write_graph"]
 
-_ENDINGS = (".npz", *ENDINGS, ".pt", ".pth", ".graphml")
+_ENDINGS = (".npz", *ENDINGS, ".pt", ".pth")
 
 
 def read_graph(
@@ -57,7 +56,7 @@ def read_graph(
         target_column: of the other end.
         classes: the declared classes, which node level asks for: their names in order, the values of labels, or the number C of
             classes 0 .. C - 1. A label that is none of them is unknown. None: read from the labels, for edge level.
-        rules: how the columns of tables and GraphML are read: unknown words, categories, fills, ranges.
+        rules: how the columns of tables are read: unknown words, categories, fills, ranges.
         unit: what will be protected. At node level what is not declared is refused here, with all other problems.
 
     Returns:
@@ -77,9 +76,7 @@ def read_graph(
 
     A folder with ``edges.npy`` and ``features.npy``: plain arrays of any size, see `caribou.datasets.arrays`.
 
-    ``.graphml``: attributes of the nodes, as in a node table; every node has every feature. A DOCTYPE is refused.
-
-    Labels of tables and GraphML may be of any kind. Without ``classes`` they become classes 0..C-1 in sorted order (numerical,
+    Labels of tables may be of any kind. Without ``classes`` they become classes 0..C-1 in sorted order (numerical,
     when all are numbers) and `Graph.class_names` keeps their names. Labels that are numbers in a file (.npz, .pt, a folder) are
     found by value if one of the ``classes`` is a whole number, else label k is the k-th name.
 
@@ -113,7 +110,7 @@ def read_graph(
         raise DataError(f"{file}: unknown ending {file.suffix!r}, must be one of {', '.join(_ENDINGS)}")
     _check_arguments(file, ending, nodes, titles, rules)
     name = file.stem if name is None else name
-    if ending in ENDINGS or ending == ".graphml":
+    if ending in ENDINGS:
         reading = inspect_tables(file, nodes, titles, name, classes, rules, protected)
         warn_of_notes(reading)
         return divided(reading.require(), seed, file)
@@ -130,7 +127,7 @@ def inspect_tables(
     rules: ColumnRules | None = None,
     unit: PrivacyUnit | None = None,
 ) -> Reading:
-    """All that is found in an edge table and a node table, or in a GraphML file, and the graph if there is no problem.
+    """All that is found in an edge table and a node table, and the graph if there is no problem.
 
     Args:
         path, nodes: as in `read_graph`.
@@ -141,8 +138,6 @@ def inspect_tables(
         Findings and graph.
     """
     file = _regular_file("path", path)
-    if file.suffix.lower() == ".graphml":
-        return read_graphml(file, titles, name, classes, rules, unit)
     if nodes is None:
         raise DataError(f"{file}: an edge table needs a node table as well (--nodes)")
     node_file = _regular_file("nodes", nodes)
@@ -192,11 +187,9 @@ def _check_arguments(file: Path, ending: str, nodes: object, titles: Titles, rul
     """Arguments that a format does not know are refused: a column name without effect would be misleading."""
     if nodes is not None and ending not in ENDINGS:
         raise InputError(f"nodes goes with an edge table ({', '.join(ENDINGS)}) only, got {file.name}")
-    if rules is not None and rules != ColumnRules() and ending not in (*ENDINGS, ".graphml"):
-        raise InputError(f"column rules must go with tables or GraphML, got {file.name} ({' '.join(rules.flags())})")
+    if rules is not None and rules != ColumnRules() and ending not in ENDINGS:
+        raise InputError(f"column rules must go with tables, got {file.name} ({' '.join(rules.flags())})")
     allowed = {"id", "label", "split", "source", "target"} if ending in ENDINGS else set()
-    if ending == ".graphml":
-        allowed = {"label", "split"}
     for role in ("id", "label", "split", "source", "target"):
         if getattr(titles, role) is not None and role not in allowed:
             raise InputError(f"{role}_column has no meaning for a {ending} file, got {getattr(titles, role)!r}")

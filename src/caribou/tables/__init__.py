@@ -1,1 +1,1 @@
-"""Tables become a graph: files, folders, object stores, frames, queries, GraphML and NetworkX, all by the same rules."""
+"""Tables become a graph: files, folders, object stores, frames, queries and NetworkX, all by the same rules."""

@@ -1,4 +1,4 @@
-"""Columns of a node table: what a cell means. Shared by the readers of files, frames, databases, GraphML and NetworkX.
+"""Columns of a node table: what a cell means. Shared by the readers of files, frames, databases and NetworkX.
 
 Ids and labels are compared as text after one normalisation, so that the number 1 of a Parquet file and the cell ``1`` of
 a CSV file are the same node: whole numbers are written in decimal without a fraction (``1.0`` is ``1``), text loses the blanks

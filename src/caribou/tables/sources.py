@@ -1,4 +1,4 @@
-"""Tables of any kind, read in pieces: Parquet, CSV, Delta, queries and frames, here or in an object store.
+"""Tables of any kind, read in pieces: Parquet, CSV, queries and frames, here or in an object store.
 
 A table that is read into memory is the case of one piece: the same rules, the same errors, the same row numbers.
 """
@@ -136,20 +136,16 @@ def open_table(source: Source, rules: ColumnRules | None = None) -> Table:
         return ParquetFiles(place.name, (place,))
     if place.suffix in CSV:
         return CsvFiles(place.name, (place,), rules)
-    raise DataError(
-        f"{place.name}: must be a .npy, .parquet or .csv file, a folder of .parquet or .csv files, or a Delta table"
-    )
+    raise DataError(f"{place.name}: must be a .npy, .parquet or .csv file, or a folder of .parquet or .csv files")
 
 
 def _folder(place: Place, rules: ColumnRules) -> Table:
-    if place.inside("_delta_log").kind() == "folder":
-        return DeltaFiles(place.name)
     files = place.files()
-    if any(file.path.endswith(".metadata.json") for file in files):
+    is_delta = place.inside("_delta_log").kind() == "folder"
+    if is_delta or any(file.path.endswith(".metadata.json") for file in files):
         # its Parquet files hold old and deleted rows, too
-        raise DataError(
-            f"{place.name}: must be Parquet, CSV or a Delta table, got an Iceberg table: write its rows to Parquet"
-        )
+        kind = "a Delta" if is_delta else "an Iceberg"
+        raise DataError(f"{place.name}: must be Parquet or CSV, got {kind} table: write its rows to Parquet")
     parquet = tuple(file for file in files if file.suffix in PARQUET)
     text = tuple(file for file in files if file.suffix in CSV)
     if parquet and text:
@@ -321,67 +317,6 @@ def _require_line_of_titles(name: str, titles: list[str], separator: str) -> Non
         raise DataError(f"{name}: the first line must hold the column titles, got an empty one at {listed(titles)}")
     if all(re.fullmatch(r"\s*[-+]?[0-9.]+\s*", title) for title in titles):
         raise DataError(f"{name}: the first line must hold the column titles, got numbers: {listed(titles)}")
-
-
-@dataclass(frozen=True, eq=False)
-class DeltaFiles(Table):
-    """The present version of a Delta table."""
-
-    name: str
-
-    def count(self) -> int:
-        """From the ends of its files."""
-        with readable(self.name):
-            return int(self._dataset.count_rows())
-
-    def pieces(self, size: int, titles: Sequence[str]) -> Iterator[Piece]:
-        """One file after the other, in the order of their names."""
-        first = 0
-        with readable(self.name):
-            for fragment in sorted(self._dataset.get_fragments(), key=lambda one: one.path):
-                for batch in fragment.to_batches(
-                    schema=self._dataset.schema,
-                    columns=list(titles),
-                    batch_size=min(size, _MOST),
-                    use_threads=False,
-                ):
-                    yield Piece(self.name, first, batch)
-                    first += len(batch)
-
-    def stamp(self) -> list[Any]:
-        """The version, and its files."""
-        return [self._table.version(), sorted(self._table.file_uris())]
-
-    def _titles(self) -> list[str]:
-        return list(self._dataset.schema.names)
-
-    @cached_property
-    def _dataset(self) -> Any:
-        with self._reading():
-            return self._table.to_pyarrow_dataset()
-
-    @cached_property
-    def _table(self) -> Any:
-        with self._reading() as deltalake:
-            return deltalake.DeltaTable(self.name)
-
-    @contextmanager
-    def _reading(self) -> Iterator[Any]:
-        """The package, if it is installed; its errors become ours."""
-        try:
-            import deltalake
-            from deltalake.exceptions import DeltaError
-        except ImportError:
-            raise InputError(
-                f"{self.name} is a Delta table and needs deltalake, got an installation without it: "
-                "pip install 'caribou-gnn[delta]'"
-            ) from None
-        try:
-            yield deltalake
-        except (DeltaError, OSError, ValueError) as error:
-            raise DataError(
-                f"{self.name}: the Delta table cannot be read: {without_secrets(str(error))[:300]}"
-            ) from None
 
 
 @dataclass(frozen=True, eq=False)
