@@ -7,14 +7,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from hypothesis import settings
 
+from audit.quick_steps import EncodersByContent
 from browser_support import Tab, open_browser
 from caribou.models import encoder, heads, module_training
 
@@ -61,29 +59,6 @@ def short_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules are trained for fewer steps, at a larger rate."""
     monkeypatch.setattr(module_training, "EPOCHS", (2, 10))
     monkeypatch.setattr(module_training, "LEARNING_RATE", 0.02)
-
-
-class EncodersByContent(dict[Any, encoder.Prior]):
-    """Encoders by all that they read, and no edge: features, labels, split, public seed, widths and way to fit."""
-
-    @staticmethod
-    def content(key: encoder.Key) -> tuple[Any, ...]:
-        graph, streams, hidden, folds, objective = key
-        split, labels = graph.for_learning(public=True)
-        x = graph.features
-        features = (x.data, x.indices, x.indptr) if sp.issparse(x) else (x,)
-        arrays = (*features, labels, split.train, split.val, split.test)
-        read = (streams.seed, hidden, folds, objective, encoder.configurations(graph))
-        return (*(np.asarray(a).tobytes() for a in arrays), *read)
-
-    def __contains__(self, key: object) -> bool:
-        return super().__contains__(self.content(key))  # type: ignore[arg-type]
-
-    def __getitem__(self, key: encoder.Key) -> encoder.Prior:
-        return super().__getitem__(self.content(key))
-
-    def __setitem__(self, key: encoder.Key, prior: encoder.Prior) -> None:
-        super().__setitem__(self.content(key), prior)
 
 
 ENCODERS = EncodersByContent()

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 import caribou.models.count_likelihood as counts_module
+import caribou.models.encoder as encoder
 import caribou.models.heads as heads
 import caribou.privacy.accounting as accounting
 from caribou.methods import METHODS
@@ -58,23 +60,26 @@ def one_step(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.n
 
 
 class EncodersByContent(dict[Any, Any]):
-    """Encoders by all that they read: features, labels, split, public randomness and widths, and no edge."""
+    """Encoders by all that they read, and no edge: features, labels, split, public seed, widths and way to fit."""
 
     @staticmethod
-    def _content(key: Any) -> tuple[Any, ...]:
+    def content(key: Any) -> tuple[Any, ...]:
         graph, streams, hidden, folds, objective = key
         split, labels = graph.for_learning(public=True)
-        parts = (split.train, split.val, split.test, labels, graph.features)
-        return (streams, hidden, folds, objective, *(np.asarray(part).tobytes() for part in parts))
+        x = graph.features
+        features = (x.data, x.indices, x.indptr) if sp.issparse(x) else (x,)
+        arrays = (*features, labels, split.train, split.val, split.test)
+        read = (streams.seed, hidden, folds, objective, encoder.configurations(graph))
+        return (*(np.asarray(a).tobytes() for a in arrays), *read)
 
     def __contains__(self, key: object) -> bool:
-        return super().__contains__(self._content(key))  # type: ignore[arg-type]
+        return super().__contains__(self.content(key))
 
     def __getitem__(self, key: Any) -> Any:
-        return super().__getitem__(self._content(key))
+        return super().__getitem__(self.content(key))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(self._content(key), value)
+    def __setitem__(self, key: Any, prior: Any) -> None:
+        super().__setitem__(self.content(key), prior)
 
 
 @contextmanager

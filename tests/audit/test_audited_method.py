@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from audit.known_bad_mechanisms.whole_methods import CheapFit, LargerClaim, Sound
+from audit.known_bad_mechanisms.whole_methods import Sound
 from caribou import methods
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.pairs import member_pair
-from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.methods.mlp import MlpDp
 from caribou.privacy.budget import Budget
@@ -48,21 +47,3 @@ def test_other_methods_are_fitted_once(transductive: bool, graphs: list[Graph]) 
         assert graphs[0].num_edges == 0
     else:
         assert np.array_equal(graphs[0].features, member_pair().joined.features)
-
-
-def test_a_prediction_may_cost_more_than_a_fit() -> None:
-    audited = AuditedMethod("mine", CheapFit(), EDGE)
-    fit, replayed, prediction = (certificate.epsilon for certificate in audited.certificates)
-    assert fit == replayed < prediction == 2.0
-    assert AuditedMethod("mine", LargerClaim(), EDGE).claim.epsilon == 8.0, "what is claimed, not what was asked for"
-
-
-def test_everything_follows_from_the_seed() -> None:
-    one, two, other = (AuditedMethod("mine", Sound(), EDGE, seed=seed).fitted.released["sums"] for seed in (1, 1, 2))
-    assert np.array_equal(one, two)
-    assert not np.array_equal(one, other)
-
-
-def test_an_attack_on_a_graph_needs_one() -> None:
-    with pytest.raises(InputError, match="dataset must be given for this attack, got none"):
-        _ = AuditedMethod("mine", Sound(), EDGE).own_graph

@@ -28,7 +28,6 @@ from caribou.audit.auditor import Audit, Outcome
 from caribou.audit.distinguish import claim_about, covered_pairs
 from caribou.audit.evidence import OneRun
 from caribou.audit.pairs import worst_pairs
-from caribou.audit.power import planned_runs
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
@@ -191,13 +190,3 @@ def test_answers_that_were_kept_from_another_run_are_not_taken_for_privacy() -> 
     outcome = Audit(audited, ("distinguish",), 200, workers=1).run()
     assert outcome.verdict.word == INCONCLUSIVE
     assert "every run handed out the same numbers" in outcome.verdict.reasons[-1]
-
-
-def test_what_an_audit_takes_is_announced_before_it_begins() -> None:
-    seen: list[Any] = []
-    audited = AuditedMethod("mine", Sound(), Budget(4.0, 1e-5), small_graph(4))
-    job = Audit(audited, ("distinguish", "onerun"), 40, workers=1)
-    outcome = job.run(lambda *step: seen.append(step), lambda forecasts: seen.extend(forecasts))
-    first, second = seen[:2]
-    assert (first.attack, first.runs, first.fits) == ("distinguish", planned_runs(8, 40), 2)
-    assert (second.attack, second.runs, second.fits) == ("onerun", 0, outcome.fits["onerun"])

@@ -16,9 +16,8 @@ from caribou.audit.batched_mechanisms import (
     BatchedSums,
     BatchedVotes,
     certified_mechanism,
-    disjoint_union,
 )
-from caribou.audit.pairs import Pair, member_pair, star_graphs, worst_pairs
+from caribou.audit.pairs import Pair, star_graphs, worst_pairs
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.layers.contractive import ContractiveGraphLayer
@@ -37,15 +36,6 @@ from caribou.privacy.sensitivity import Bounds
 from caribou.release import release
 
 RUNS = 4000
-
-
-def test_copies_are_disjoint_and_keep_absent_nodes() -> None:
-    graph = member_pair().without
-    many = disjoint_union(graph, 3)
-    n = graph.num_nodes
-    assert many.num_edges == 3 * graph.num_edges
-    assert many.absent.tolist() == [0, n, 2 * n]
-    assert (many.edge_index[0] // n == many.edge_index[1] // n).all()
 
 
 def test_propagation_has_the_law_that_the_likelihood_ratio_assumes() -> None:

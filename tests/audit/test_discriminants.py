@@ -84,15 +84,6 @@ def test_the_best_test_has_the_largest_bound_of_all() -> None:
                     assert bound <= found
 
 
-def test_thresholds_lie_between_values_and_reach_both_ends() -> None:
-    a, b = np.arange(0.0, 50.0), np.arange(100.0, 150.0)
-    found = np.array(thresholds(a, b))
-    assert not np.isin(found, np.concatenate([a, b])).any()
-    assert (found.min(), found.max()) == (0.5, 148.5)
-    assert 49 < found[np.searchsorted(found, 49.5)] < 100
-    assert thresholds(np.ones(4), np.ones(4)) == []
-
-
 def test_missing_entries_say_nothing_and_wide_tables_have_no_correlations() -> None:
     x = np.array([[1.0, np.nan], [np.inf, 4.0]])
     assert usual_where_missing(x, np.array([7.0, 8.0])).tolist() == [[1, 8], [7, 4]]

@@ -12,7 +12,7 @@ import caribou as cb
 from audit.known_bad_mechanisms.leaky import STREAMS, Parrot, block_graph, content
 from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.gmia import Gmia, Half, Sizes, class_area, default_sizes, draw_halves, induced, train_attack
+from caribou.audit.gmia import Gmia, Half, Sizes, class_area, draw_halves, train_attack
 from caribou.audit.metrics import AttackResult
 from caribou.errors import InputError
 from caribou.methods import Method
@@ -65,14 +65,6 @@ def test_a_method_for_one_graph_is_attacked_in_that_graph() -> None:
     assert result.details["mode"].startswith("transductive")
 
 
-def test_equal_seeds_give_equal_results() -> None:
-    one, two, other = (
-        attack(MlpDp(), block_graph(60), PRIVATE, Sizes(4, 8), seed=seed).to_json() for seed in (1, 1, 2)
-    )
-    assert one == two
-    assert one != other
-
-
 def test_halves_are_disjoint_and_even_by_class() -> None:
     graph = block_graph()
     target, shadow = draw_halves(graph, Sizes(12, 20), np.random.default_rng(0))
@@ -85,15 +77,6 @@ def test_halves_are_disjoint_and_even_by_class() -> None:
             draw_halves(graph, sizes, np.random.default_rng(0))
 
 
-def test_default_sizes() -> None:
-    graph = cb.Graph.from_edges(np.zeros((30, 1)), np.empty((2, 0), int), labels=[0] * 22 + [1] * 8)
-    assert default_sizes(graph) == Sizes(4, 7), "half of the smallest class; then half of the 14 that are left"
-    even = cb.Graph.from_edges(np.zeros((30, 1)), np.empty((2, 0), int), labels=[0, 1] * 15)
-    assert default_sizes(even) == Sizes(5, 5), "classes of one size: a third of the nodes is left"
-    graph = cb.Graph.from_edges(np.zeros((30, 1)), np.empty((2, 0), int), labels=[0] * 20 + [1] * 10, name="cora")
-    assert default_sizes(graph) == Sizes(90, 630)
-
-
 def test_what_the_class_alone_tells() -> None:
     """A class that only members have: its nodes are known without any model."""
     labels = np.array([0] * 20 + [1] * 20)
@@ -102,15 +85,6 @@ def test_what_the_class_alone_tells() -> None:
     assert class_area(graph, *even) == 0.5
     lopsided = [Half(np.array([0, 1]), np.array([20, 21])), Half(np.array([2, 3]), np.array([22, 23]))]
     assert class_area(graph, *lopsided) == 1.0
-
-
-def test_induced_subgraph() -> None:
-    graph = cb.Graph.from_edges(np.arange(5.0)[:, None], [[0, 1, 2, 3], [1, 2, 3, 4]], labels=[0, 1, 0, 1, 0])
-    part = induced(graph, np.array([1, 2, 4]))
-    assert part.edge_index.tolist() == [[0, 1], [1, 0]]
-    assert part.features.ravel().tolist() == [1, 2, 4]
-    assert part.labels.tolist() == [1, 0, 0]
-    assert part.split.sizes == (3, 0, 0)
 
 
 def test_the_attack_model_learns_what_there_is() -> None:

@@ -44,15 +44,6 @@ def test_the_worst_rows_of_the_stars_attain_the_edge_sensitivity() -> None:
         assert 0.97 * bound <= reached <= bound * (1 + 1e-9)
 
 
-def test_scores_of_ends_are_left_out_where_rows_are_not_finite_or_not_of_nodes() -> None:
-    scores = edge_pair("x", 0, 1).scores
-    table = np.ones((12, 2))
-    table[0, 0] = np.nan
-    assert scores({"t": table, "short": np.ones((5, 2)), "flat": np.ones(12)}) == {}
-    assert set(scores({"one column": np.ones((12, 1))})) == {"one column, likeness of the ends"}
-    assert scores({"edges": np.array([[0, 1], [5, 6]])}) == {"edges lists the pair": 0.0}
-
-
 def test_nodes_of_every_part_are_played_and_hubs_among_them() -> None:
     pairs = worst_pairs("node")
     assert {pair.group for pair in pairs} == {Group.TRAINING, Group.VALIDATION, Group.OTHERS}

@@ -10,7 +10,6 @@ import pytest
 
 from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
 from caribou.audit.catalogue import MIN_RUNS
-from caribou.audit.claims import Claim
 from caribou.audit.power import (
     FACTOR,
     MIN_SHOWN,
@@ -26,21 +25,6 @@ from caribou.audit.power import (
     runs_for_power,
 )
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import EpsilonDelta
-
-
-def test_choosing_a_pair_takes_runs_as_well() -> None:
-    for claim in (gaussian_claim(Budget(2.0, 1e-5)), pure_claim(Budget(2.0, 1e-5))):
-        assert runs_for_power(claim, 0.95, pairs=8) > 1.2 * runs_for_power(claim, 0.95)
-
-
-def test_gaussian_claims_need_few_runs() -> None:
-    for epsilon, at_most in [(1.0, 3000), (2.0, 900), (8.0, 200)]:
-        assert runs_for_power(gaussian_claim(Budget(epsilon, 1e-5)), 0.95) <= at_most
-
-
-def test_a_claim_of_zero_needs_more_than_the_min_runs() -> None:
-    assert runs_for_power(Claim(1.0, 1e-5, events=(EpsilonDelta(0.0),)), 0.95) > 80
 
 
 def test_the_power_is_just_enough_at_the_runs_of_the_best_test() -> None:

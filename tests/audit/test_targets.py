@@ -144,13 +144,6 @@ def test_every_run_has_a_seed_of_its_own() -> None:
     assert run_seed(0, "a", 0, 0) != run_seed(1, "a", 0, 0)
 
 
-def test_what_cannot_be_played_is_named() -> None:
-    with pytest.raises(InputError, match="workers must be a whole number >= 1, got 0"):
-        distinguish(Traced(), PAIR, Claim(1.0, 0.0), workers=0)
-    with pytest.raises(InputError, match="target must return a mapping"):
-        played(lambda *_: None, PAIR.joined, [1])
-
-
 def test_an_error_is_what_a_run_hands_out() -> None:
     """Words tell errors apart; an error of the program itself is not swallowed."""
 

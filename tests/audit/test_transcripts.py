@@ -15,7 +15,6 @@ from caribou.audit.transcripts import (
     finite,
     observe,
     observe_batch,
-    summary,
     with_noise_removed,
     word_number,
 )
@@ -55,11 +54,6 @@ def test_a_seed_of_geometric_noise_is_found() -> None:
     assert np.std(left - value) < 0.6 < 5 < np.std(noisy - value)
 
 
-def test_ordinary_transcripts_get_no_more_columns() -> None:
-    runs = observe([{"x": NoiseSource.seeded(seed).gaussian((12, 2), std=1.0)} for seed in range(20)])
-    assert Layout.of((runs, runs))(runs).shape == (20, 24)
-
-
 def test_runs_of_one_tensor_are_tabulated_like_runs_made_one_by_one() -> None:
     rng = np.random.default_rng(0)
     batch = {"x": rng.normal(size=(7, 3, 2)).round(1), "n": rng.integers(0, 5, (7, 4))}
@@ -83,13 +77,6 @@ def test_parts_and_joins_are_inverse_whatever_the_shapes() -> None:
         assert len(again) == 12
         assert np.array_equal(layout(again), layout(runs), equal_nan=True)
         assert np.array_equal(again.columns(runs.names), runs.columns(runs.names))
-
-
-def test_arrays_of_another_shape_keep_sum_extremes_and_ends() -> None:
-    assert summary(np.arange(6.0)).tolist() == [15, 0, 5, 0, 1, 2, 3, 2, 3, 4, 5]
-    assert np.isnan(summary(None)).all()
-    found = summary(np.array([3.0, -1.0]))
-    assert [*found[:5], *found[-2:]] == [2, -1, 3, 3, -1, 3, -1]
 
 
 def test_large_whole_numbers_are_seen_to_the_last_bit() -> None:
