@@ -30,7 +30,7 @@ def main() -> dict[str, float]:
     for epsilon in (1.0, 8.0, float("inf")):
         budget = cb.Budget(epsilon, 1e-5, "edge")
         method = "caribou-edp" if budget.is_private else "caribou-inf"
-        model = cb.Model(method, budget, messages="labels", hidden=[16]).fit(hidden.graph)
+        model = cb.Model(method, budget, hidden=[16]).fit(hidden.graph)
         scores[f"{epsilon:g}"] = auc(model.embeddings, hidden)
     scores["features"] = auc(np.asarray(graph.features), hidden)
     return scores

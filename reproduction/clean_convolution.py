@@ -25,7 +25,6 @@ from caribou.layers import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs
 from caribou.methods.caribou import Caribou
-from caribou.methods.evidence import Roles
 from caribou.models.encoder import kept_encoders
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
@@ -42,18 +41,14 @@ def fit_both(method: Caribou, graph: Graph, budget: Budget, streams: Streams, no
     """The sound fit, and the same with one clean convolution more between the noise and the classification module."""
     plan = method.plan(graph.sizes(budget.unit), budget)
     calibrated = plan.parts["propagation"]
-    roles = Roles.draw(graph, method.calibration, streams)
-    view = method._encode(graph, roles, streams)
-    state = method._aggregate(graph, view, calibrated, NoiseSource.seeded(noise))
+    start = method.encoded(graph, streams)
+    state = method.aggregate(graph, start, calibrated, NoiseSource.seeded(noise))
     once_more = ContractiveGraphLayer(contraction=1.0)  # W X alone: no mean, no residual, no noise
     operator = once_more.operator(graph, calibrated.sensitivity.bounds)
     with torch.no_grad():
         leaking = project_rows(once_more(torch.from_numpy(state), operator)).numpy()
-    found = []
-    for released in (state, leaking):
-        model = method._classify(graph, view, released, calibrated, roles, streams)
-        found.append(method._outputs(plan, view, model, released, None))
-    return found[0], found[1]
+    sound, fault = (method.classified(graph, start, rows, calibrated, streams) for rows in (state, leaking))
+    return sound, fault
 
 
 def measure(name: str, epsilons: Sequence[float] = EPSILONS, seeds: Sequence[int] = SEEDS) -> list[list[str]]:

@@ -16,9 +16,6 @@ from reproduction import paper
 AUTHORS = "authors' settings"
 VALIDATED = "validated on our splits"
 DEFAULTS = "defaults"
-LABELS = "label messages, ours"
-VOTES = "with votes, ours"
-LEAVES = "leaves the graph where it does not pay, ours"
 RAW = "raw features as messages"
 GRID = "authors' grid"
 
@@ -39,12 +36,6 @@ def row_label(record: Record) -> str:
 def _face(record: Record) -> str:
     # what the fit had in fact, which a search may have chosen
     settings = {**record.measures.get("settings", {}), **record.cell.get("settings", {})}
-    if settings.get("votes"):
-        return VOTES
-    if settings.get("leave_graph"):
-        return LEAVES
-    if settings.get("messages") in ("labels", "probabilities"):
-        return LABELS
     if settings.get("messages") == "features":
         return RAW
     chosen = record.cell.get("chosen")
@@ -58,7 +49,7 @@ def _face(record: Record) -> str:
 def of_the_paper(label: str) -> bool:
     """Whether a row is a method of the paper, so that its published figure may stand beside it.
 
-    >>> of_the_paper("caribou-edp, with votes, ours"), of_the_paper("caribou-edp, defaults"), of_the_paper("gap-edp")
+    >>> of_the_paper("caribou-edp, raw features as messages"), of_the_paper("caribou-edp, defaults"), of_the_paper("gap-edp")
     (False, True, True)
     """
     method, _, face = label.partition(", ")
@@ -83,7 +74,7 @@ def labelled(records: Iterable[Record]) -> list[Record]:
 
 def _place(label: str, order: Mapping[str, int]) -> tuple[int, int]:
     family = method_of(label).partition("-")[0]
-    faces = (AUTHORS, VALIDATED, DEFAULTS, GRID, RAW, LABELS, VOTES, LEAVES)
+    faces = (AUTHORS, VALIDATED, DEFAULTS, GRID, RAW)
     if family == "caribou":
         return 0, faces.index(label.partition(", ")[2])
     families = ("gap", "sage", "dpdgc", "mlp")

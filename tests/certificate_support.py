@@ -39,7 +39,6 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "caribou-edp, attention": ("caribou-edp", {"layer": "attention"}, 4.0),
     "caribou-edp, spectral": ("caribou-edp", {"layer": "spectral"}, 4.0),
     "caribou-edp, GCN": ("caribou-edp", {"layer": "gcn"}, 4.0),
-    "caribou-edp with votes": ("caribou-edp", {"messages": "labels", "votes": 0.5}, 4.0),
     "caribou-inf": ("caribou-inf", {}, INF),
     "votes-edp": ("votes-edp", {}, 4.0),
     "votes-edp, Gaussian": ("votes-edp", {"noise": "gaussian"}, 4.0),
@@ -55,9 +54,7 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "dpdgc-inf": ("dpdgc-inf", {}, INF),
     "mlp": ("mlp", {}, 4.0),
     "caribou-ndp": ("caribou-ndp", {}, 4.0),
-    "caribou-ndp, chosen": ("caribou-ndp", {"messages": "labels", "classifier": "chosen", "graph_share": 0.5}, 4.0),
     "caribou-ndp, trained": ("caribou-ndp", {"classifier": "mlp", "degree_cap": 10}, 4.0),
-    "caribou-ndp without a graph": ("caribou-ndp", {"messages": "labels", "leave_graph": True}, 4.0),
     "votes-ndp": ("votes-ndp", {"declared_degree": 20, "declared_average_degree": 20}, 8.0),
     "votes-ndp, fixed weight": (
         "votes-ndp",
@@ -160,12 +157,11 @@ OF_EACH_KIND = (
     *(
         "caribou-edp, attention",
         "caribou-edp, GCN",
-        "caribou-edp with votes",
         "votes-edp, Gaussian",
         "sage-edp",
         "lpgnet-edp",
     ),
-    *("dpdgc-edp", "mlp", "caribou-ndp, chosen", "votes-ndp", "sage-ndp", "dpdgc-ndp", "embeddings, node", METRICS),
+    *("dpdgc-edp", "mlp", "caribou-ndp, trained", "votes-ndp", "sage-ndp", "dpdgc-ndp", "embeddings, node", METRICS),
     *("search, composed", "search of pairs", "search at node level"),
 )
 """Certificates that hold every kind of mechanism, with every kind of figure."""

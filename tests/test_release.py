@@ -305,7 +305,7 @@ def free_fit(graph: Graph, ledger: Any, _: Model) -> Certificate:
 
 
 def free_prediction(graph: Graph, ledger: Any, encoder: Model) -> Certificate:
-    return encoder.release(graph, ledger=ledger).certificate
+    return encoder.release(graph, ledger=ledger, spend=True).certificate
 
 
 def free_search(graph: Graph, ledger: Any, _: Model) -> Certificate:
@@ -376,16 +376,15 @@ def test_details_after_a_draw_cannot_change_what_was_charged() -> None:
 
 
 def test_the_promise_of_a_search_is_that_of_its_weakest_setting() -> None:
-    """The winner may read no edge; the search could have chosen one that cuts degrees."""
+    """The winner may read every edge; the search could have chosen a setting that cuts degrees."""
     budget = cb.Budget(8.0, 1e-5, "node")
-    space = {"leave_graph": [True, False], "messages": ["labels"], "degree_cap": [10, 20]}
-    found = tune("caribou-ndp", GRAPH, budget, trials=2, space=space)
+    found = tune("caribou-ndp", GRAPH, budget, trials=2, space={"degree_cap": [None, 10, 20]})
     assert found.fitted is not None
     certificate = found.fitted.certificate
     assert (certificate.status, certificate.scope.limit) == ("private by degree", 10)
     assert {"order of pairs", "initial state"} <= {a.name.value for a in certificate.assumptions}
     (record,) = certificate.mechanisms
-    assert [trial["settings"]["leave_graph"] for trial in record.details["trials"]] == [True, True, False, False]
+    assert [trial["settings"]["degree_cap"] for trial in record.details["trials"]] == [None, 10, 20]
     assert verify(certificate).passed
 
 

@@ -42,11 +42,6 @@ def test_fits_read_edges_through_noise_alone(name: str, settings: dict[str, Any]
     assert differences(METHODS[name].create(**settings)) == ()
 
 
-def test_message_passing_with_votes_reads_edges_through_noise_alone() -> None:
-    """With an encoder that has learned: one of a few steps calls other nodes confident in a prediction than in a fit."""
-    assert differences(METHODS["caribou-edp"].create(messages="labels", hops=2, votes=0.2)) == ()
-
-
 @quick
 def test_a_fit_beside_its_noise_is_seen() -> None:
     assert differences(Sound()) == ()

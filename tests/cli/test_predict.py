@@ -77,13 +77,6 @@ def test_what_is_saved_and_spent_is_said(world: Path, tmp_path: Path) -> None:
     assert "v/0 ... 1" in " ".join(votes.split())
     assert "embed" in caribou("train", "caribou-edp", "--graph", world / "first.npz", "--out", tmp_path / "c").stdout
     assert "nothing: no edge is read" in caribou("train", "mlp", "--graph", world / "first.npz").stdout
-    leave = ("--set", "messages=labels", "--set", "leave_graph=true")
-    alone = caribou(
-        "train", "caribou-ndp", "--graph", world / "first.npz", "--epsilon", 2, "--out", tmp_path / "n", *leave
-    ).stdout
-    assert "not used" in alone
-    refused = caribou("embed", tmp_path / "n", "--out", tmp_path / "n.csv", code=2).stderr
-    assert "leave_graph must be false for embeddings" in refused
 
 
 def test_a_large_delta_is_warned_of_in_one_line(world: Path) -> None:

@@ -103,9 +103,8 @@ def test_every_engine_gives_the_bytes_of_training_in_memory(folder: Path, monkey
     [
         {"hops": 3},
         {"messages": "features", "layer": "attention", "degree_floor": 4},
-        {"messages": "labels"},
     ],
-    ids=["the paper's", "attention", "labels"],
+    ids=["the paper's", "attention"],
 )
 def test_messages_pass_over_blocks_with_the_bytes_of_training_in_memory(
     folder: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
@@ -220,7 +219,6 @@ def test_what_needs_more_than_the_memory_is_refused_before_anything_is_charged(f
         ({"messages": "features"}, "messages of 2,100 nodes with all 12 features must fit into memory"),
         ({}, "states of 2,100 nodes with 16 columns and their noise must fit into memory"),
         ({"classifier_hidden": 10**6}, "the classifier of 2,100 nodes with 2 inputs and hidden = 1000000"),
-        ({"messages": "labels", "votes": 0.5}, "the answers of up to"),
     ],
 )
 def test_states_that_need_more_than_the_memory_are_refused_before_anything_is_charged(

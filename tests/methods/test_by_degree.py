@@ -63,9 +63,7 @@ GRAPHS = {
 """Each with the nodes that leave."""
 METHODS: dict[str, Method] = {
     "caribou-ndp": CaribouNdp(graph_share=0.5, base=BASE),
-    "caribou-ndp, label messages over one hop": CaribouNdp(
-        messages="labels", classifier="chosen", hops=1, beta=0.0, graph_share=0.5, base=BASE
-    ),
+    "caribou-ndp, one hop": CaribouNdp(hops=1, beta=0.0, graph_share=0.5, base=BASE),
     "caribou-ndp, low floor, declared": CaribouNdp(graph_share=0.8, degree_floor=1, declared_degree=4, base=BASE),
     "caribou-ndp, cut": CaribouNdp(graph_share=0.8, degree_cap=3, base=BASE),
     "gap-ndp": GapNdp(declared_degree=4, sums_share=0.5, base=BASE),

@@ -27,22 +27,19 @@ from caribou.methods.caribou import (
     MESSAGES,
     Caribou,
     CaribouNdp,
-    counting_floor,
     default_floor,
-    joint_rows,
     message_unit,
-    paying_share,
     state_columns,
     unit_rows,
 )
-from caribou.methods.mlp import MlpDp, applied, centred
+from caribou.methods.mlp import applied
 from caribou.methods.node_method import side_by_side
 from caribou.models.encoder import fit_one
 from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.events import EpsilonDelta, Gaussian, gaussian_mu
+from caribou.privacy.events import Gaussian, gaussian_mu
 from caribou.privacy.mechanism_records import Group, Mechanism, groups_of
 from caribou.privacy.sensitivity import Bounds, declared_bounds
 from caribou.privacy.sizes import Sizes
@@ -58,22 +55,6 @@ def test_the_default_floor_is_public_and_falls_with_mu(mu: float) -> None:
     assert 2 <= default_floor(2 * mu) <= default_floor(mu) <= 20
 
 
-@pytest.mark.parametrize(
-    ("settings", "floor"),
-    [
-        ({}, 3),
-        ({"hops": 1}, 3),
-        ({"messages": "labels", "hops": 1}, 59),
-        ({"messages": "labels", "hops": 2}, 3),
-        ({"messages": "labels", "hops": 1, "degree_floor": 7}, 7),
-    ],
-)
-def test_only_class_messages_over_one_hop_are_counts(settings: dict, floor: int) -> None:
-    plan = Caribou(**settings).plan(SIZES, Budget(16.0, 1e-5))
-    assert plan.parts["propagation"].sensitivity.bounds.degree_floor == floor
-    assert counting_floor(nodes=1, mu=1.0) == 1
-
-
 @pytest.mark.parametrize("hops", [1, 3, 64])
 @pytest.mark.parametrize("messages", MESSAGES)
 def test_any_number_of_hops_is_one_gaussian_of_the_whole_budget(hops: int, messages: str) -> None:
@@ -83,7 +64,7 @@ def test_any_number_of_hops_is_one_gaussian_of_the_whole_budget(hops: int, messa
     assert isinstance(event, Gaussian)
     assert 1 / event.noise_multiplier == pytest.approx(budget_mu(budget), rel=1e-6)
     assert 3.0 * (1 - 1e-3) < epsilon_of(plan.cost, 1e-5) <= 3.0
-    columns = {"features": 8, "embeddings": 16}.get(messages, 4)
+    columns = {"features": 8, "embeddings": 16}[messages]
     assert plan.parts["propagation"].arithmetic.columns == columns
 
 
@@ -106,7 +87,7 @@ def test_messages_have_length_one_or_nothing_to_say() -> None:
 def test_the_defaults_are_the_papers_pipeline() -> None:
     """Embeddings of one encoder are X^(0), K = 2 hops of the contractive layer with residual, MLPs on X^(0) and X^(K)."""
     settings = Caribou().settings()
-    expected = {"hops": 2, "contraction": 0.9, "alpha1": 1.0, "beta": 1.0, "messages": "embeddings", "votes": 0.0}
+    expected = {"hops": 2, "contraction": 0.9, "alpha1": 1.0, "beta": 1.0, "messages": "embeddings"}
     assert {name: settings[name] for name in expected} == expected
     assert settings["layer"] == "contractive"
     budget = Budget(math.inf)
@@ -129,15 +110,9 @@ def test_the_defaults_are_the_papers_pipeline() -> None:
         ({"hops": 0}, "hops must be a whole number >= 1, got 0"),
         ({"contraction": 1.5}, r"contraction must be in \(0, 1\], got 1.5"),
         ({"degree_floor": -1}, "degree_floor must be a whole number >= 0, got -1"),
-        ({"messages": "degrees"}, "messages must be one of embeddings, features, labels, probabilities, got 'degrees'"),
-        ({"calibration": 0}, r"calibration must be in the open interval \(0, 1\), got 0"),
-        ({"classifier": "tree"}, "classifier must be one of evidence, mlp, got 'tree'"),
-        ({"classifier": "evidence", "messages": "features"}, "classifier must be mlp for messages = features"),
-        ({"votes": 1.0}, r"votes must be in \[0, 1\), got 1.0"),
-        ({"votes": 0.5, "classifier": "mlp"}, "votes must be 0 unless the classifier is evidence, got 0.5"),
+        ({"messages": "degrees"}, "messages must be one of embeddings, features, got 'degrees'"),
         ({"layer": "dense"}, "layer must be one of contractive, attention, spectral, gcn, got 'dense'"),
         ({"layer": "attention", "alpha1": 0.5}, "alpha1 must be 1 for the layer attention, got 0.5"),
-        ({"layer": "gcn", "classifier": "evidence"}, "classifier must be mlp for the layer gcn, got 'evidence'"),
         ({"layer_settings": {"theta0": 1}}, "layer_settings must be of nothing for contractive"),
         ({"layer": "spectral", "layer_settings": {"x": 1}}, "layer_settings must be of theta0, theta1 for spectral"),
     ],
@@ -154,15 +129,6 @@ NODE_SIZES = Sizes(nodes=300, columns=32, classes=4, train=210, val=30, test=60)
 
 
 NODE_GRAPH = cb.datasets.load("csbm:nodes=120", seed=1)
-
-
-LEAVING = CaribouNdp(messages="labels", classifier="chosen", leave_graph=True)
-
-
-def test_the_graph_pays_on_very_dense_graphs_with_a_large_epsilon_alone() -> None:
-    assert [paying_share(e, None) for e in (1, 16)] == [0.0, 0.0]
-    assert [paying_share(16, degree) for degree in (49.9, 50)] == [0.0, 0.85]
-    assert [paying_share(e, 60) for e in (5.9, 6, 11.9, 12)] == [0.0, 0.5, 0.5, 0.85]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 32.0])
@@ -202,17 +168,6 @@ def test_embeddings_of_a_network_are_its_hidden_layer_and_those_of_a_linear_mode
         assert np.allclose(np.linalg.norm(rows, axis=1), 1)
 
 
-def test_where_the_graph_does_not_pay_it_can_be_left_alone() -> None:
-    budget = Budget(4.0, **NODE)
-    ours_planned, theirs_planned = (method.plan(NODE_SIZES, budget) for method in (LEAVING, MlpDp()))
-    assert ours_planned.description == "caribou-ndp, fitted without the graph"
-    assert replace(ours_planned, description=theirs_planned.description) == theirs_planned
-    ours, theirs = (methods.fit(m, NODE_GRAPH, budget, Streams(0), NoiseSource.seeded(1)) for m in (LEAVING, MlpDp()))
-    assert np.array_equal(ours.probabilities, theirs.probabilities)
-    dense = replace(LEAVING, declared_average_degree=60.0)
-    assert "propagation" in dense.plan(NODE_SIZES, Budget(8.0, **NODE)).parts
-
-
 @pytest.mark.parametrize("classifier", ["linear", "mlp"])
 @pytest.mark.parametrize("hops", [1, 4])
 def test_a_trained_classifier_shares_mu_squared_with_encoder_and_propagation(hops: int, classifier: str) -> None:
@@ -224,25 +179,6 @@ def test_a_trained_classifier_shares_mu_squared_with_encoder_and_propagation(hop
         assert gaussian_mu(groups[group]) == pytest.approx(math.sqrt(0.6) * budget_mu(budget), rel=1e-5)
 
 
-def test_validation_nodes_pay_for_the_choice_of_the_weight_and_keep_the_budget() -> None:
-    budget = Budget(4.0, **NODE)
-    method = CaribouNdp(messages="labels", classifier="chosen", graph_share=0.5)
-    groups = groups_of(method.plan(NODE_SIZES, budget).mechanisms)
-    assert [type(e) for e in groups[Group.VALIDATION] if isinstance(e, EpsilonDelta)] == [EpsilonDelta]
-    assert not any(isinstance(e, EpsilonDelta) for e in (*groups[Group.TRAINING], *groups[Group.OTHERS]))
-    for group, events in groups.items():
-        assert epsilon_of(events, 1e-5) <= 4.0 * (1 + 1e-9), group
-    assert epsilon_of(groups[Group.OTHERS], 1e-5) < epsilon_of(groups[Group.TRAINING], 1e-5)
-
-
-def test_rows_of_the_classifier_are_logits_and_centred_state_at_length_one() -> None:
-    logits, state = np.array([[3.0, -3.0], [0.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 2.0]])
-    rows = joint_rows(logits, state)
-    assert np.allclose(rows[0], np.array([1, -1, 1, -1]) / 2)
-    assert np.allclose(rows[1], 0)
-    assert np.allclose(centred(state)[0], [0.5, -0.5])
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -251,15 +187,7 @@ def test_rows_of_the_classifier_are_logits_and_centred_state_at_length_one() -> 
         ({"contraction": 0}, "contraction must be"),
         ({"graph_share": 0.0}, r"graph_share must be in the open interval \(0, 1\), got 0.0"),
         ({"graph_share": 0.96, "classifier_share": 0.05}, r"graph_share \+ classifier_share must be < 1"),
-        ({"classifier": "tree"}, "classifier must be one of linear, mlp, chosen, got 'tree'"),
-        ({"classifier": "chosen"}, "messages must be labels for classifier = chosen, got 'embeddings'"),
-        ({"leave_graph": True}, "messages must be labels for leave_graph = true, got 'embeddings'"),
-        (
-            {"leave_graph": True, "messages": "labels", "classifier_share": 0.2},
-            "classifier_share must be < 0.15 for leave_graph = true, got 0.2",
-        ),
-        ({"messages": "features"}, "messages must be one of embeddings, labels, got 'features'"),
-        ({"declared_average_degree": -1}, "declared_average_degree must be a finite number >= 0, got -1"),
+        ({"classifier": "tree"}, "classifier must be one of linear, mlp, got 'tree'"),
     ],
 )
 def test_wrong_settings_are_named_at_node_level(settings: dict, message: str) -> None:

@@ -61,11 +61,8 @@ GRAPH, OTHER = halves()
 PLAN = {"receivers_per_sender": 2, "share": 0.5}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("caribou-edp", {}),
-    ("caribou-edp", {"messages": "labels", "votes": 0.5}),
-    ("caribou-edp", {"messages": "probabilities", "hops": 3, "alpha1": 0.8}),
-    ("caribou-edp", {"messages": "labels", "hops": 1, "beta": 0.0}),
+    ("caribou-edp", {"hops": 3, "alpha1": 0.8}),
     ("caribou-edp", {"messages": "features", "beta": 0.5}),
-    ("caribou-edp", {"messages": "labels", "classifier": "mlp"}),
     ("caribou-edp", {"layer": "attention", "hops": 2}),
     ("caribou-edp", {"layer": "spectral", "layer_settings": {"theta0": 0.5, "theta1": -0.5}}),
     ("caribou-edp", {"layer": "gcn", "messages": "embeddings"}),
@@ -73,8 +70,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("caribou-ndp", {}),
     ("caribou-ndp", {"graph_share": 0.5, "hops": 3}),
     ("caribou-ndp", {"classifier": "mlp", "classifier_hidden": 8, "classifier_share": 0.5}),
-    ("caribou-ndp", {"messages": "labels", "classifier": "chosen", "graph_share": 0.5}),
-    ("caribou-ndp", {"messages": "labels", "leave_graph": True}),
     ("caribou-ndp", {"graph_share": 0.5, "degree_cap": 5, "declared_degree": 3}),
     ("votes-edp", {}),
     ("votes-edp", {"noise": "gaussian"}),
@@ -433,7 +428,7 @@ def test_settings_survive_json(name: str, settings: dict[str, Any]) -> None:
 CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp)
 CLASSES += (SageEdge, SageNdp, LapGraph, Gap, GapNdp, Progap, ProgapNdp, LpgNet, Dpdgc, DpdgcNdp)
 """All records of settings; `ALTERNATIVES` must have every field of theirs."""
-DEEP, GRAPHIC, LABELS = {"hops": 2}, {"graph_share": 0.5}, {"messages": "labels"}
+DEEP, GRAPHIC = {"hops": 2}, {"graph_share": 0.5}
 BRIEF = {"epochs": 10}
 SAGE: dict[str, tuple[dict[str, Any], Any]] = {
     "hidden": (BRIEF, 8),
@@ -453,12 +448,9 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "alpha1": (DEEP, 0.5),
         "beta": (DEEP, 0.5),
         "degree_floor": (DEEP, 9),
-        "messages": ({}, "labels"),
+        "messages": ({}, "features"),
         "hidden": ({}, (8,)),
-        "calibration": (LABELS, 0.4),
-        "classifier": (LABELS, "mlp"),
         "classifier_hidden": ({}, 8),
-        "votes": (LABELS, 0.5),
         "layer": (DEEP, "spectral"),
         "layer_settings": (DEEP | {"layer": "spectral"}, {"theta0": 0.2, "theta1": -0.7}),
         **OBJECTIVE,
@@ -472,9 +464,6 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "degree_floor": (GRAPHIC, 9),
         "degree_cap": (GRAPHIC, 5),
         "declared_degree": (GRAPHIC | {"degree_cap": 5}, 3),
-        "messages": (GRAPHIC, "labels"),
-        "leave_graph": (GRAPHIC | LABELS, True),
-        "declared_average_degree": (LABELS | {"leave_graph": True}, 60),
         "graph_share": ({}, 0.5),
         "classifier": (GRAPHIC, "mlp"),
         "classifier_share": (GRAPHIC, 0.3),

@@ -40,8 +40,9 @@ from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Outputs, fit
-from caribou.methods.caribou import Caribou, CaribouNdp, Roles, joint_rows
+from caribou.methods.caribou import Caribou, CaribouNdp
 from caribou.methods.mlp import MlpDp, applied, centred
+from caribou.methods.node_method import side_by_side
 from caribou.methods.votes import VotesEdge, VotesNdp
 from caribou.models.class_prior import class_probabilities
 from caribou.models.classifier import ClassifierConfig, embed, module_from_arrays
@@ -180,17 +181,16 @@ def small_graph(edges: list[tuple[int, int]]) -> Graph:
 
 
 def two_senders(graph: Graph) -> tuple[int, int]:
-    """Two training nodes of different class whose labels are messages."""
-    senders = Roles.draw(graph, Caribou().calibration, STREAMS).senders
-    return next((int(u), int(v)) for u, v in itertools.pairwise(senders) if graph.labels[u] != graph.labels[v])
+    """Two training nodes of different class."""
+    pairs = itertools.pairwise(STREAMS.generator("votes").permutation(graph.split.train))
+    return next((int(u), int(v)) for u, v in pairs if graph.labels[u] != graph.labels[v])
 
 
 def state_shift(method: Caribou, budget: Budget, worlds: tuple[Graph, Graph]) -> np.ndarray:
     """What the edge does to one step from the public X^(0): the direction of the likelihood ratio."""
-    roles = Roles.draw(worlds[0], method.calibration, STREAMS)
-    view = method._encode(worlds[0], roles, STREAMS)
+    start = method.encoded(worlds[0], STREAMS)
     calibrated = method.plan(worlds[0].sizes(budget.unit), budget).parts["propagation"]
-    layer, x = ContractiveGraphLayer(method.contraction), torch.from_numpy(view.start)
+    layer, x = ContractiveGraphLayer(method.contraction), torch.from_numpy(start.rows)
     bounds = calibrated.sensitivity.bounds
     without, with_edge = (layer(project_rows(x), normalize(g, bounds)).numpy() for g in worlds)
     return (with_edge - without) / calibrated.noise_std**2
@@ -226,45 +226,19 @@ def vote_game(method: VotesEdge, budget: Budget) -> Game:
     return Game(method, budget, (without, without.with_edge(u, v)), scores, pure=method.noise == "discrete_laplace")
 
 
-def both_game() -> Game:
-    """Message passing and votes under one budget: the sum of both log likelihood ratios."""
-    method, budget = Caribou(**ONE_HOP, votes=0.5), Budget(3.0, 0.02, "edge")
-    without = small_graph([])
-    u = int(Roles.draw(without, method.calibration, STREAMS).senders[0])
-    v = 15
-    worlds = (without, without.with_edge(u, v))
-    shift = state_shift(method, budget, worlds)
-
-    def scores(fitted: Outputs) -> Scores:
-        cast = float(fitted.released["round_1"][v, without.labels[u]])
-        votes = 0.5 * budget.epsilon * (abs(cast) - abs(cast - 1))
-        state = float((shift * fitted.released["state"]).sum())
-        return {"votes": votes, "state": state, "likelihood ratio": votes + state}
-
-    return Game(method, budget, worlds, scores)
-
-
-def signed_messages() -> Caribou:
-    return Caribou(messages="features", hops=1, beta=0.0, degree_floor=3)
-
-
-ONE_HOP = {"messages": "labels", "hops": 1, "beta": 0.0}
-"""Label messages over one hop: one edge moves a state by as much as the bound allows."""
+def signed_messages(hops: int = 1, floor: int = 3) -> Caribou:
+    """Over one hop, one edge between stars moves a state by as much as the bound allows."""
+    return Caribou(messages="features", hops=hops, beta=0.0, degree_floor=floor)
 
 
 EDGE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "caribou-edp, as the paper has it": (lambda: replace(state_game(Caribou(hidden=(4,))), runs=200), 0.0),
     "caribou-edp, one hop of embeddings": (lambda: state_game(Caribou(hidden=(4,), hops=1, beta=0.0)), 0.15),
-    "caribou-edp, one hop": (lambda: state_game(Caribou(**ONE_HOP)), 0.5),
     "caribou-edp, one hop, floor 3, signed messages": (lambda: state_game(signed_messages(), stars=3), 0.4),
-    "caribou-edp, three hops": (lambda: state_game(Caribou(**ONE_HOP | {"hops": 3})), 0.0),
-    "caribou-edp, three hops, floor 1": (
-        lambda: state_game(Caribou(**ONE_HOP | {"hops": 3}, degree_floor=1), stars=1),
-        0.0,
-    ),
+    "caribou-edp, three hops": (lambda: state_game(signed_messages(hops=3)), 0.0),
+    "caribou-edp, three hops, floor 1": (lambda: state_game(signed_messages(hops=3, floor=1), stars=1), 0.0),
     "votes-edp, geometric": (lambda: vote_game(VotesEdge(max_rounds=2), Budget(2.0, 1e-5, "edge")), 0.5),
     "votes-edp, gaussian": (lambda: vote_game(VotesEdge(noise="gaussian", max_rounds=2), EDGE), 0.5),
-    "caribou-edp with votes": (both_game, 0.1),
 }
 """A game, and the share of the claim that its attack must prove: a test without power proves nothing."""
 
@@ -300,7 +274,7 @@ def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game
             state = fitted.released["state"]
             out |= {"own state": float(state[MEMBER, 2]), "near state": float(state[[10, 11], 2].sum())}
             if "classifier" in fitted.weights:
-                row = joint_rows(centred(logits), state)[MEMBER]  # the rows of label messages; close for embeddings
+                row = side_by_side([applied(fitted.weights, graph).embeddings(), state])[MEMBER]
                 out["own class"] = float(row @ fitted.weights["classifier"][:, 2])
                 out["class"] = float(np.abs(fitted.weights["classifier"][:, 2]).max())
         if "votes" in fitted.released:
@@ -329,17 +303,16 @@ def receiver_game() -> Game:
     return Game(method, NODE, worlds, scores, hidden=v, payer=Group.OTHERS)
 
 
-def message_passing(classifier: str, **settings: object) -> CaribouNdp:
-    one_hop = {"messages": "labels", "hops": 1, "classifier_share": 0.05} | settings
-    return CaribouNdp(graph_share=0.5, classifier=classifier, degree_floor=11, declared_degree=2, base=BASE, **one_hop)
+def message_passing(**settings: object) -> CaribouNdp:
+    one_hop = {"hops": 1, "classifier_share": 0.05} | settings
+    return CaribouNdp(graph_share=0.5, degree_floor=11, declared_degree=2, base=BASE, **one_hop)
 
 
 NODE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "mlp-dp": (lambda: member_game(BASE, runs=1000), 0.5),
-    "caribou-ndp, chosen weight": (lambda: member_game(message_passing("chosen"), runs=500), 0.4),
-    "caribou-ndp, trained classifier": (lambda: member_game(message_passing("linear"), runs=500), 0.4),
+    "caribou-ndp, one hop": (lambda: member_game(message_passing(), runs=500), 0.35),
     "caribou-ndp, as the paper has it": (
-        lambda: member_game(message_passing("linear", messages="embeddings", hops=2, classifier_share=0.1), runs=500),
+        lambda: member_game(message_passing(hops=2, classifier_share=0.1), runs=500),
         0.2,
     ),
     "votes-ndp, a voter": (
@@ -503,17 +476,17 @@ def no_noise_in(module: object) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
-    "un-noised last hop": ("caribou-edp, one hop", unnoised_last_hop),
+    "un-noised last hop": ("caribou-edp, one hop, floor 3, signed messages", unnoised_last_hop),
     "un-noised last hop after three": ("caribou-edp, three hops", unnoised_last_hop),
-    "half the noise, message passing": ("caribou-edp, one hop", half_the_noise),
+    "half the noise, message passing": ("caribou-edp, one hop, floor 3, signed messages", half_the_noise),
     "half the noise, embeddings": ("caribou-edp, one hop of embeddings", half_the_noise),
     "half the noise, votes": ("votes-edp, geometric", half_the_noise),
     "half the noise, training": ("mlp-dp", half_the_noise),
     "half the noise, a receiver of votes": ("votes-ndp, a receiver", half_the_noise),
     "encoder without noise": ("mlp-dp", no_noise_in(mlp_module)),
-    "encoder without noise, message passing": ("caribou-ndp, chosen weight", no_noise_in(mlp_module)),
+    "encoder without noise, message passing": ("caribou-ndp, one hop", no_noise_in(mlp_module)),
     "a layer without noise": ("sage-ndp", no_noise_in(sage_module)),
-    "classifier without noise": ("caribou-ndp, trained classifier", no_noise_in(node_level_module)),
+    "classifier without noise": ("caribou-ndp, one hop", no_noise_in(node_level_module)),
 }
 
 
@@ -554,7 +527,6 @@ NODE_METHODS = [
     MlpDp(hidden=2),
     CaribouNdp(graph_share=0.5),
     CaribouNdp(graph_share=0.5, degree_cap=2),
-    CaribouNdp(graph_share=0.5, degree_cap=2, messages="labels", classifier="chosen"),
     CaribouNdp(base={"hidden": 3}, classifier="mlp", classifier_hidden=3),
     VotesNdp(declared_degree=2, votes=VotePlan(2, 0.5)),
 ]
@@ -568,9 +540,7 @@ def test_nothing_public_reacts_to_a_node(method: object, node: int) -> None:
     assert public_side(method, graph, NODE) == public_side(method, graph.without_node(node), NODE)
 
 
-@pytest.mark.parametrize(
-    "method", [Caribou(), Caribou(**ONE_HOP, votes=0.5), VotesEdge(max_rounds=1), signed_messages()]
-)
+@pytest.mark.parametrize("method", [Caribou(), VotesEdge(max_rounds=1), signed_messages()])
 def test_nothing_public_reacts_to_an_edge(method: object) -> None:
     graph = small_graph([(1, 3)])
     one, two = (public_side(method, g, EDGE) for g in (graph, graph.with_edge(0, 15)))
@@ -578,10 +548,7 @@ def test_nothing_public_reacts_to_an_edge(method: object) -> None:
     assert one == two
 
 
-CHOOSING = CaribouNdp(messages="labels", classifier="chosen", graph_share=0.5)
-
-
-@pytest.mark.parametrize("method", [CHOOSING, NODE_METHODS[-1]])
+@pytest.mark.parametrize("method", [NODE_METHODS[-1]])
 def test_without_validation_nodes_the_choice_does_not_react_to_a_node(method: object) -> None:
     """A split that declares no validation nodes: the default is taken in both worlds, not drawn in one of them."""
     full = member_graph()

@@ -27,8 +27,7 @@ GRAPH = cb.datasets.load("csbm", nodes=130, classes=3, features=6, average_degre
 PUBLIC_SEED, NOISE_SEED = 7654321, 918273645
 PLAN = {"receivers_per_sender": 2, "share": 0.5}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "caribou-edp": ("caribou-edp", {"messages": "labels", "hops": 3, "votes": 0.3}),
-    "caribou-edp, mlp": ("caribou-edp", {"hops": 3}),
+    "caribou-edp": ("caribou-edp", {"hops": 3}),
     "caribou-ndp": ("caribou-ndp", {"hops": 3, "graph_share": 0.5}),
     "votes-edp": ("votes-edp", {}),
     "votes-ndp": ("votes-ndp", {"declared_degree": 20, "votes": PLAN}),
@@ -139,7 +138,7 @@ def in_the_unit_ball(rows: np.ndarray) -> np.ndarray:
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
 
 
-@pytest.mark.parametrize("case", ["caribou-edp", "caribou-edp, mlp", "caribou-ndp"])
+@pytest.mark.parametrize("case", ["caribou-edp", "caribou-ndp"])
 def test_a_run_holds_the_last_state_only(case: str, saved: Callable[[str], Saved]) -> None:
     states = saved(case).states
     assert len(states) == 3

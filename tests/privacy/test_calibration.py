@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caribou.errors import CalibrationError, InputError
-from caribou.privacy.accounting import epsilon_of, gdp_epsilon
+from caribou.privacy.accounting import gdp_epsilon
 from caribou.privacy.arithmetic import Arithmetic, double_precision
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import (
@@ -18,9 +18,8 @@ from caribou.privacy.calibration import (
     budget_mu,
     calibrate_propagation,
     propagation_mu,
-    smallest_noise_multiplier,
 )
-from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate, SubsampledGaussian
+from caribou.privacy.events import EpsilonDelta, NonPrivate
 from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 
 BOUNDS = Bounds(degree_floor=10)
@@ -98,19 +97,6 @@ def test_hops_must_be_positive_whole_numbers(hops: object) -> None:
     s = layer_sensitivity("edge", contraction=0.5, alpha1=1, beta=0, bounds=BOUNDS)
     with pytest.raises(InputError, match="hops must be a whole number >= 1"):
         calibrate_propagation(s, hops=hops, mu=1.0)  # type: ignore[arg-type]
-
-
-def test_smallest_noise_of_subsampled_training() -> None:
-    budget = Budget(2.0, 1e-5, "node")
-
-    def events(m: float) -> list:
-        return [SubsampledGaussian(m, 0.05, 200), Gaussian(3.0)]
-
-    m = smallest_noise_multiplier(events, budget)
-    assert epsilon_of(events(m), budget.delta) <= budget.epsilon
-    assert epsilon_of(events(m * 0.999), budget.delta) > budget.epsilon
-    with pytest.raises(CalibrationError):
-        smallest_noise_multiplier(lambda m: [Gaussian(0.5)], Budget(0.1, 1e-5))
 
 
 @given(epsilon=st.floats(2.0**-20, 40), stages=st.integers(1, 12))

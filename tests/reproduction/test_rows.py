@@ -24,9 +24,6 @@ def fitted(method: str = "caribou-edp", dataset: str = "cora", epsilon: object =
         ({"chosen": True}, "validated on our splits"),
         ({}, "defaults"),
         ({"kind": "sweep", "sweep": [{"hops": 1}]}, "authors' grid"),
-        ({"settings": {"messages": "labels", "votes": 0.0}}, "label messages, ours"),
-        ({"settings": {"messages": "labels", "votes": 0.5}}, "with votes, ours"),
-        ({"settings": {"messages": "labels", "leave_graph": True}}, "leaves the graph where it does not pay, ours"),
         ({"settings": {"messages": "features"}}, "raw features as messages"),
     ],
 )
@@ -34,17 +31,10 @@ def test_a_row_of_caribou_says_what_it_is(more: dict, face: str) -> None:
     assert rows.row_label(fitted(**more)) == f"caribou-edp, {face}"
 
 
-def test_what_a_search_chose_counts_and_other_methods_keep_their_names() -> None:
-    assert rows.row_label(fitted(chosen=True, measured={"votes": 0.5})) == "caribou-edp, with votes, ours"
-    assert rows.row_label(fitted("gap-edp", chosen=True, measured={"votes": 0.5})) == "gap-edp"
-
-
 def test_the_paper_s_figures_stand_beside_its_own_methods_alone() -> None:
     theirs = [rows.AUTHORS, rows.VALIDATED, rows.DEFAULTS, rows.GRID]
     assert all(rows.of_the_paper(f"caribou-ndp, {face}") for face in theirs)
-    assert not any(
-        rows.of_the_paper(f"caribou-ndp, {face}") for face in (rows.LABELS, rows.VOTES, rows.LEAVES, rows.RAW)
-    )
+    assert not any(rows.of_the_paper(f"caribou-ndp, {face}") for face in (rows.RAW,))
     assert rows.of_the_paper("mlp")
     assert not rows.of_the_paper("votes-edp")
 

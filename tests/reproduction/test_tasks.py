@@ -106,7 +106,7 @@ def test_classes_of_test_graphs_do_not_train(monkeypatch: pytest.MonkeyPatch) ->
 
 LINKS = {
     "kind": "downstream", "task": "links", "dataset": "csbm:nodes=200,signal=3", "method": "caribou-edp", "epsilon": 16,
-    "seed": 0, "settings": {"messages": "embeddings", "hops": 2, "beta": 1.0, "classifier": "mlp"},
+    "seed": 0, "settings": {"messages": "embeddings", "hops": 2, "beta": 1.0},
 }  # fmt: skip
 
 

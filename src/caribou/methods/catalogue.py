@@ -177,8 +177,6 @@ METHODS = {
         noise="gaussian",
         controls=(*LAYER, *DEGREES),
         space={"graph_share": [0.05, 0.1, 0.3], "hops": [1, 2], "beta": [0.1, 1.0]},
-        edge_release="state",
-        declared=("declared_average_degree",),
         embeddings=True,
         simulated=True,
     ),

@@ -368,11 +368,6 @@ class Model:
     def embeddings(self) -> np.ndarray:
         """X^(K), the released state. [n, d]"""
         if "state" not in self.state.released:
-            if METHODS[self.method].embeddings and METHODS[self.method].edge_release is not None:
-                raise InputError(
-                    "leave_graph must be false for embeddings, got true with a budget and a declared degree at which the rule "
-                    "leaves the graph alone"
-                )
             raise InputError(
                 f"method must release embeddings ({', '.join(names_of(lambda info: info.embeddings))}), got {self.method}"
             )

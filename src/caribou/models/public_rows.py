@@ -128,20 +128,3 @@ def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
     """The rows in order, BLOCK at a time."""
     for first in range(0, len(rows), BLOCK):
         yield rows[first : first + BLOCK]
-
-
-def csr_to_arrays(name: str, rows: Any) -> dict[str, np.ndarray]:
-    """Rows, dense or sparse, as named arrays for a saved model; `csr_from_arrays` is the inverse."""
-    found = sp.csr_array(rows)
-    parts = {"data": found.data, "indices": found.indices, "indptr": found.indptr, "shape": np.array(found.shape)}
-    return {f"{name}.{part}": array for part, array in parts.items()}
-
-
-def csr_from_arrays(name: str, arrays: Mapping[str, np.ndarray]) -> sp.csr_array:
-    """Sparse rows from named arrays.
-
-    >>> csr_from_arrays("x", csr_to_arrays("x", np.eye(2))).toarray().tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    data, indices, indptr, shape = (arrays[f"{name}.{part}"] for part in ("data", "indices", "indptr", "shape"))
-    return sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -341,40 +341,3 @@ def remaining_epsilon(events: Sequence[Event], budget: Budget) -> float:
                 f"epsilon must be large enough for numerical composition (about 0.001), got {budget}"
             )
     return left
-
-
-def smallest_noise_multiplier(
-    events_of: Callable[[float], Sequence[Event]], budget: Budget, *, precision: float = 1e-4
-) -> float:
-    """The smallest multiplier m, to a relative ``precision``, such that the events of m stay within the budget.
-
-    ``events_of`` maps a noise multiplier to events; more noise must not cost more. The answer comes from the side that keeps
-    the budget.
-    """
-    if not budget.is_private:
-        raise InputError("epsilon must be finite to calibrate noise, got inf")
-
-    from scipy.optimize import brentq
-
-    coarse = 8.0 if precision >= 1e-3 else 1.0
-
-    def overspend(log_multiplier: float, coarseness: float = coarse) -> float:
-        """log(epsilon / target): <= 0 where the budget is kept. Bounded, so that a root finder can use it."""
-        epsilon = epsilon_of(events_of(math.exp(log_multiplier)), budget.delta, coarseness=coarseness)
-        return max(-50.0, min(50.0, math.log(max(epsilon, 1e-30) / budget.epsilon)))
-
-    enough = 0.0
-    while overspend(enough) > 0:
-        enough += 0.5
-        if enough > 28:
-            raise CalibrationError(f"no noise multiplier up to e^28 satisfies {budget}")
-    too_little = enough - 0.5
-    while overspend(too_little) <= 0:
-        enough, too_little = too_little, too_little - 0.5
-        if too_little < -28:
-            raise CalibrationError(f"the events cost nothing measurable under {budget}; nothing to calibrate")
-    # A rough search uses a coarse grid. The root finder may end on either side; step up until the fine grid keeps the budget.
-    root = float(brentq(overspend, too_little, enough, xtol=precision / 4, rtol=1e-12))
-    while overspend(root, 1.0) > 0:
-        root += precision / 2
-    return math.exp(root)
