@@ -56,7 +56,7 @@ cli-reference: setup
 settings-reference: setup
 	$(BIN)/python scripts/settings_reference.py > docs/settings.md
 
-# The runs behind the gallery and the planner of the site; some minutes.
+# The runs behind the gallery of the site; some minutes.
 samples: setup
 	$(BIN)/python scripts/sample_runs.py
 

@@ -1,13 +1,12 @@
 """A hook of mkdocs: pages that the site shows in a frame, made by the library when the site is built, and dark pictures.
 
-The planner has the stored simulation of docs/samples. The release page and the ledger are those of a real run on the generated
+The planner is for 1,000 nodes. The release page and the ledger are those of a real run on the generated
 bank of README.md. Pictures of Matplotlib get a twin in the colours of a dark ground, and a page shows the one that fits.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import re
 import shlex
 import subprocess
@@ -79,23 +78,11 @@ def run(arguments: list[str], folder: str) -> None:
 
 
 def planner() -> str:
-    """The planner with the stored simulation."""
+    """The planner for a graph of 1,000 nodes."""
     import caribou as cb
     from caribou.pages.planner import page
-    from caribou.pages.simulation import SimulatedAccuracy
 
-    stored = json.loads((ROOT / "docs" / "samples" / "simulation.json").read_text(encoding="utf-8"))
-    declared = stored["declared"]
-    figures = [SimulatedAccuracy(**figure) for figure in stored["figures"]]
-    plan = cb.plan(4, declared["delta"], nodes=declared["nodes"])
-    return page(
-        plan,
-        average_degree=declared["average_degree"],
-        homophily=declared["homophily"],
-        signal=declared["signal"],
-        seeds=declared["seeds"],
-        simulated=figures,
-    )
+    return page(cb.plan(4, 1e-5, nodes=1000))
 
 
 def dark_pictures(docs: Path) -> dict[str, str]:

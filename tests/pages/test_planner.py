@@ -12,11 +12,9 @@ import pytest
 
 import caribou as cb
 from browser_support import AXE, WIDTHS, Tab, needs_browser
-from caribou.cli.options import LayerOptions
-from caribou.cli.plan import PlanOptions, _write_page
 from caribou.errors import InputError
 from caribou.methods import METHODS, method_info
-from caribou.pages import grid, simulation
+from caribou.pages import grid
 from caribou.pages.planner import NOISE
 from caribou.privacy.accounting import pure_epsilon
 from caribou.privacy.budget import Budget
@@ -58,12 +56,12 @@ def test_a_plan_by_risk_and_what_is_refused() -> None:
             cb.plan(**bad)
 
 
-def test_bad_pages_are_refused_before_anything_is_simulated(tmp_path: Path) -> None:
+def test_bad_pages_are_refused(tmp_path: Path) -> None:
     made = cb.plan(4)
     with pytest.raises(InputError, match="unit must be node for mlp-dp, got edge"):
-        made.html(tmp_path / "a.html", method="mlp-dp", seeds=0)
+        made.html(tmp_path / "a.html", method="mlp-dp")
     with pytest.raises(InputError, match="months must be"):
-        made.html(tmp_path / "a.html", months=0, seeds=0)
+        made.html(tmp_path / "a.html", months=0)
     for flags, message in (
         ("--html plan.txt", "html must be a file that ends in .html"),
         ("--html no/folder/plan.html", "html must be in a folder that exists"),
@@ -72,17 +70,6 @@ def test_bad_pages_are_refused_before_anything_is_simulated(tmp_path: Path) -> N
         assert done.returncode == 2, done
         assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("seeds", [0, 2])
-def test_the_command_says_how_to_leave_the_simulation_out(
-    seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = cb.plan(4)
-    monkeypatch.setattr(type(made), "html", lambda *_, **__: None)  # the words come before the work
-    given = PlanOptions(layer=LayerOptions(), seeds=seeds)
-    _write_page(made, given, tmp_path / "a.html")
-    assert ("--seeds 0 writes the page at once" in capsys.readouterr().err) == (seeds > 0)
 
 
 @pytest.mark.parametrize("method", NOISE)
@@ -107,14 +94,12 @@ def test_no_method_with_a_curve_in_closed_form_is_left_out() -> None:
 
 
 @pytest.fixture(scope="module")
-def page(quick_learning: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("planner") / "plan.html"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulation, "EPSILONS", (1.0, 8.0))
-        patch.setattr(simulation, "SIMULATED", ["votes-edp", "mlp", "mlp-dp"])
         patch.setattr(grid, "EPSILONS", (0.3, 2.0, 8.0))
         made = cb.plan(4, degree_floor=15, nodes=200)
-        made.html(path, seeds=1, homophily=0.6, signal=1.5)
+        made.html(path)
     return path
 
 
@@ -233,30 +218,12 @@ def test_sliders_obey_the_keyboard_and_say_their_value(fresh: Tab) -> None:
 
 
 @needs_browser
-def test_simulated_accuracy_is_shown_with_what_it_is(fresh: Tab) -> None:
-    words = "document.getElementById('accuracy-words').textContent"
-    points = fresh.run("Page.data().simulations")
-    assert all(p["seeds"] == 1 and 0 <= p["low"] <= p["mean"] <= p["high"] <= 1 for p in points)
-    ours = {p["epsilon"]: p["mean"] for p in points if p["method"] == "votes-edp"}
-    for epsilon, simulated in ((8.0, 8.0), (4.0, 1.0)):
-        move(fresh, "epsilon", epsilon)
-        assert shown(fresh, "accuracy") == pytest.approx(ours[simulated])
-        assert ("the next smaller one that was simulated" in fresh.run(words)) == (epsilon != simulated)
-    move(fresh, "epsilon", 0.3)
-    assert "votes-edp was not simulated at this epsilon" in fresh.run(words)
-    caption = fresh.run("document.getElementById('accuracy-caption').textContent")
-    assert "generated graphs" in caption
-    assert "95 % interval" in caption
-    assert "a simulation, not your data" in fresh.run("document.getElementById('h-accuracy').textContent")
-
-
-@needs_browser
 def test_the_lines_to_take_along_do_what_the_page_says(fresh: Tab, tmp_path: Path) -> None:
     choose(fresh, "method-edge", "caribou-edp")
     move(fresh, "hops", 3)
     move(fresh, "epsilon", 2.0)
     line = fresh.run("document.getElementById('command-plan').textContent")
-    done = run(*shlex.split(line)[1:], "--seeds", "0", "--json", cwd=tmp_path)
+    done = run(*shlex.split(line)[1:], "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"][0]["noise_std"] == pytest.approx(shown(fresh, "noise"), rel=1e-4)
     python: dict[str, Any] = {}

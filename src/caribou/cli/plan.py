@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import typer
-
 from caribou.cli.command import as_json, command, option, record
 from caribou.cli.options import DELTA, LayerOptions
 from caribou.cli.output import print_json, print_line, print_table
 from caribou.errors import InputError
-from caribou.pages.planner import DEFAULT_HOPS, SIMULATED_GRAPHS, Plan
+from caribou.pages.planner import DEFAULT_HOPS
 from caribou.pages.planner import plan as make_plan
 from caribou.privacy.accounting import PAPER_RDP_ORDER
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -46,17 +44,6 @@ class PlanOptions:
     )
     html: Path | None = option("Write the planner to this file: a page that needs no network, with controls to move.")
     method: str | None = option("The method that is chosen at first.", needs="--html")
-    average_degree: float = option("Average degree of the simulated graphs.", default=10.0, needs="--html")
-    homophily: float = option("Share of edges inside a class in them.", default=0.8, needs="--html")
-    signal: float = option(
-        "How far apart classes lie in their features, in standard deviations.", default=1.0, needs="--html"
-    )
-    seeds: int = option(
-        "Simulated graphs for expected accuracy; 0: no simulation, at once.",
-        default=SIMULATED_GRAPHS,
-        needs="--html",
-        min=0,
-    )
     as_json: bool = as_json()
 
 
@@ -66,7 +53,7 @@ def plan(given: PlanOptions) -> None:
 
     Compares exact GDP of the convergent bound (ours), the paper's Renyi accounting and linear composition. Touches no data. With
     --months: the ways to make a release every month within --epsilon, by the ledger's own composition. With --html: a page on
-    which other values can be tried, with expected accuracy from simulations.
+    which other values can be tried.
 
     Example: caribou plan --unit edge --epsilon 4 --delta 1e-5 --hops 1,4,16,64 --contraction 0.9 --degree-floor 10
     """
@@ -89,7 +76,7 @@ def plan(given: PlanOptions) -> None:
     if given.layer.degree_cap is not None and plan.budget.unit is PrivacyUnit.EDGE:
         notes.insert(len(notes) - 1, "The degree cap has no effect at edge level.")
     if given.html is not None:
-        _write_page(plan, given, given.html)
+        plan.html(given.html, method=given.method, months=given.months or 12)
     if given.as_json:
         print_json({**plan.to_dict(), "notes": notes})
         return
@@ -115,31 +102,6 @@ def _budget(given: PlanOptions) -> Budget:
     if given.epsilon is not None:
         raise InputError(f"attack_rate must not go with --epsilon, which follows from it, got {given.attack_rate!r}")
     return Budget.for_risk(given.attack_rate, given.at_fpr, delta=given.delta, unit=given.unit, gaussian=True)
-
-
-def _write_page(plan: Plan, given: PlanOptions, html: Path) -> None:
-    """The planner, with a line of progress while it simulates."""
-    from caribou.cli.progress import ProgressLine
-    from caribou.pages.base import check_page_path
-    from caribou.pages.simulation import fits
-
-    check_page_path(html)  # before minutes of work
-    simulated = fits(given.seeds)
-    if simulated:
-        typer.echo(
-            f"simulating expected accuracy: {simulated} fits; --seeds 0 writes the page at once, without it", err=True
-        )
-    with ProgressLine("plan", simulated) as line:
-        plan.html(
-            html,
-            method=given.method,
-            months=given.months or 12,
-            average_degree=given.average_degree,
-            homophily=given.homophily,
-            signal=given.signal,
-            seeds=given.seeds,
-            advance=line.advance,
-        )
 
 
 def _months(budget: Budget, months: int, first_share: float, as_json: bool) -> None:

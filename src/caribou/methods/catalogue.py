@@ -71,7 +71,6 @@ class MethodInfo:
         declared: settings that must be declared before such a method reads an edge.
         embeddings: it releases the last state X^(K) of message passing.
         grows: it asks every pair once, so a fit can be extended by new nodes.
-        simulated: the planner fits it on generated graphs.
         response: how it turns a noisy edge count into the probabilities of a perturbed graph.
         own: the class itself, of a method that was registered.
     """
@@ -91,7 +90,6 @@ class MethodInfo:
     declared: tuple[str, ...] = ()
     embeddings: bool = False
     grows: bool = False
-    simulated: bool = False
     response: Callable[..., PairResponse] | None = None
     own: type | None = None
 
@@ -157,7 +155,6 @@ METHODS = {
         controls=LAYER,
         space={"hops": [1, 2, 5], "contraction": [0.7, 0.9], "beta": [0.1, 1.0]},
         embeddings=True,
-        simulated=True,
     ),
     "caribou-inf": MethodInfo(
         EDGE,
@@ -178,7 +175,6 @@ METHODS = {
         controls=(*LAYER, *DEGREES),
         space={"graph_share": [0.05, 0.1, 0.3], "hops": [1, 2], "beta": [0.1, 1.0]},
         embeddings=True,
-        simulated=True,
     ),
     "votes-edp": MethodInfo(
         EDGE,
@@ -189,7 +185,6 @@ METHODS = {
         noise="pure",
         space={"voter_confidence": [0.9, 0.97], "round_confidence": [0.3, 0.5], "calibration": [0.3, 0.5]},
         grows=True,
-        simulated=True,
     ),
     "votes-ndp": MethodInfo(
         NODE,
@@ -201,7 +196,6 @@ METHODS = {
         space={"declared_average_degree": [4, 20, 60], "declared_degree": [100]},
         edge_release="votes",
         declared=("declared_degree", "declared_average_degree"),
-        simulated=True,
     ),
     "sage-edp": MethodInfo(
         EDGE,
@@ -239,7 +233,6 @@ METHODS = {
         GAP,
         noise="gaussian",
         controls=("hops",),
-        simulated=True,
     ),
     "gap-inf": MethodInfo(
         EDGE,
@@ -319,7 +312,6 @@ METHODS = {
         MLP,
         noise="gaussian",
         space={"clip": [0.2, 0.3, 0.5], "shrinkage": [0.2, 0.4, 0.8], "mean_share": [0.1, 0.2]},
-        simulated=True,
     ),
     "mlp": MethodInfo(
         EDGE,
@@ -329,7 +321,6 @@ METHODS = {
         data_independent=True,
         engines=BLOCK_ENGINES,
         space={"hidden": [[], [32], [64, 16], [128, 32]]},
-        simulated=True,
     ),
 }
 """The methods of ``caribou train`` and `Model`, by full name."""

@@ -4,7 +4,7 @@
    Charts.line(container, {
      words: "what the chart shows, for those who cannot see it",
      x: { label, log, ticks, format, from, to }, y: the same,         // all but label may be left out
-     series: [{ name, method, colour, marker, dash, points: [[x, y] or [x, y, low, high]] }],
+     series: [{ name, method, colour, marker, dash, points: [[x, y]] }],
      marks: [[x, y]], rules: [{ x, text }],
    })
 
@@ -82,8 +82,6 @@ const Charts = (() => {
   function curve(series, box) {
     const { colour, marker, dash } = look(series), group = svg("g");
     const points = series.points.map(([x, y]) => `${box.x(x).toFixed(1)} ${box.y(y).toFixed(1)}`);
-    for (const [x, , low, high] of series.points.filter((p) => p.length === 4))
-      group.append(svg("path", { d: `M${box.x(x).toFixed(1)} ${box.y(low).toFixed(1)}V${box.y(high).toFixed(1)}`, stroke: colour, "stroke-width": 1.5 }));
     group.append(svg("path", { d: `M${points.join("L")}`, fill: "none", stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }));
     if (marker) group.append(...points.map((at) => svg("path", { d: marker, fill: colour, transform: `translate(${at})` })));
     return group;
@@ -107,9 +105,8 @@ const Charts = (() => {
 
   /** What was drawn, as rows of text: titles first. */
   function rows(spec) {
-    const wide = spec.series.some((s) => s.points.some((p) => p.length === 4));
-    const head = ["line", spec.x.label, spec.y.label, ...(wide ? ["low", "high"] : [])];
-    return [head, ...spec.series.flatMap((s) => s.points.map((p) => [s.name, ...p.map((v) => Page.figure(v, 6)), ...(wide && p.length < 4 ? ["", ""] : [])]))];
+    const head = ["line", spec.x.label, spec.y.label];
+    return [head, ...spec.series.flatMap((s) => s.points.map((p) => [s.name, ...p.map((v) => Page.figure(v, 6))]))];
   }
 
   /** The figures in a fold, which is filled when it is opened. */
@@ -126,7 +123,7 @@ const Charts = (() => {
 
   function picture(spec, width) {
     const height = Math.max(240, Math.min(340, 0.6 * width)), points = spec.series.flatMap((s) => s.points);
-    const x = axis(spec.x, [...points.map((p) => p[0]), ...(spec.rules ?? []).map((r) => r.x)]), y = axis(spec.y, points.flatMap((p) => p.slice(1)));
+    const x = axis(spec.x, [...points.map((p) => p[0]), ...(spec.rules ?? []).map((r) => r.x)]), y = axis(spec.y, points.map((p) => p[1]));
     const box = { left: 52, right: width - 22, top: 28, bottom: height - 46 };
     box.x = (v) => box.left + x.place(v) * (box.right - box.left);
     box.y = (v) => box.bottom - y.place(v) * (box.bottom - box.top);

@@ -48,13 +48,12 @@
   }
 
   function showShort(s) {
-    const one = s.attack.stated.presence["0.01"], two = s.attack.stated.replacement["0.01"], accuracy = expected(s);
+    const one = s.attack.stated.presence["0.01"], two = s.attack.stated.replacement["0.01"];
     byId("figures").replaceChildren(
       entry("epsilon", "epsilon", s.epsilon),
       entry("mu", "mu of Gaussian noise", s.budget.mu),
       entry("presence", "found at 1 % false alarms: is it there?", one, percent(one)),
-      entry("replacement", "… this one or that one?", two, percent(two)),
-      entry("accuracy", "expected accuracy (simulated)", accuracy?.mean, accuracy ? percent(accuracy.mean) : "not simulated")
+      entry("replacement", "… this one or that one?", two, percent(two))
     );
     say("sentence", `${s.method} at epsilon = ${figure(s.epsilon)}, delta = ${figure(data.delta)} protects one ${s.unit}: an attacker with 1 % false alarms finds at most ` +
       `${figure(100 * one)} of 100. The release is ${s.kind === "pure" ? "pure epsilon-DP" : `mu-GDP with mu = ${figure(s.budget.mu)}`}.`);
@@ -133,56 +132,20 @@
     byId("year-table").replaceChildren(Page.table([["every month", "first", "later", "all: is it there?", "all: this or that?"], ...rows], "Epsilon of one release, and of all of them together"));
   }
 
-  // -- simulations --------------------------------------------------------------------------------------------------
-
-  const points = (s) => data.simulations.filter((p) => p.unit === s.unit);
-
-  /** What was simulated of the method, at this epsilon or at the next smaller one; undefined where there is nothing. */
-  const expected = (s) => points(s).filter((p) => p.method === s.method && p.epsilon <= s.epsilon).sort((a, b) => a.epsilon - b.epsilon).at(-1);
-
-  function showAccuracy(s) {
-    const found = points(s), here = expected(s), chart = byId("accuracy-chart");
-    if (found.length === 0) {
-      say("accuracy-words", "This page was built without simulations (--seeds 0). The command below makes one with them.");
-      return;
-    }
-    const about = `${data.simulated_nodes} nodes, average degree ${figure(data.average_degree)}, homophily ${figure(data.homophily)}`;
-    const words = here === undefined ? `${s.method} was not simulated at this epsilon.`
-      : `${s.method}: ${percent(here.mean)} (${percent(here.low)} to ${percent(here.high)}) at epsilon = ${figure(here.epsilon)}${here.epsilon === s.epsilon ? "" : ", the next smaller one that was simulated"}.`;
-    say("accuracy-words", words);
-    byId("accuracy-caption").textContent =
-      `Test accuracy on generated graphs (contextual block model: ${about}, ${data.classes} classes, distance of class means in features ${figure(data.signal)} standard deviations), mean over ` +
-      `${plural(data.seeds, "graph")} with its 95 % interval${data.seeds < 5 ? ", which is wide for so few (more: --seeds 10)" : ""}; every method with its default settings. Real graphs are no block models: this compares methods, and promises nothing.`;
-    const names = [...new Set(found.map((p) => p.method))], epsilons = [...new Set(found.map((p) => p.epsilon))].sort((a, b) => a - b);
-    const series = names.map((method) => {
-      const own = found.filter((p) => p.method === method).sort((a, b) => a.epsilon - b.epsilon).map((p) => [p.epsilon, p.mean, p.low, p.high]);
-      const flat = own.length === 1 ? epsilons.map((epsilon) => [epsilon, ...own[0].slice(1)]) : own;
-      return { name: method === "mlp" || method === "mlp-dp" ? `${method} (features alone)` : method, method, points: flat };
-    });
-    Charts.line(chart, {
-      words: `Simulated test accuracy against epsilon. ${words}`,
-      x: { label: "epsilon", log: true, ticks: epsilons },
-      y: { label: "test accuracy", from: 0, to: 1, format: (v) => percent(v, 3) },
-      series,
-      marks: here === undefined ? [] : [[here.epsilon, here.mean]],
-    });
-  }
-
   // -- lines to take along ------------------------------------------------------------------------------------------
 
   function showCommands(s) {
     const declared = { contraction: s.contraction, alpha1: data.alpha1, ...s.bounds.given }, budget = `--epsilon ${s.epsilon} --delta ${data.delta}`;
     const flags = Object.entries({ ...declared, nodes: data.nodes }).map(([name, value]) => ` --${name.replaceAll("_", "-")} ${value}`).join("");
-    const { average_degree: degree, homophily } = data, world = `nodes=${data.nodes},average_degree=${degree},homophily=${homophily}`;
     const taken = Object.entries({ hops: s.hops, ...declared }).filter(([name]) => s.settings.includes(name)).map(([name, value]) => `${name}=${value}`);
     const bounds = Object.entries({ ...declared, nodes: data.nodes }).map(([name, value]) => `, ${name}=${value}`).join("");
-    say("command-plan", `caribou plan --unit ${s.unit} ${budget} --hops ${s.hops}${flags} --html plan.html --method ${s.method} --months ${s.months} --average-degree ${degree} --homophily ${homophily}`);
-    say("command-train", `caribou train ${s.method} --dataset csbm:${world} ${budget}${taken.map((setting) => ` --set ${setting}`).join("")} --out run`);
+    say("command-plan", `caribou plan --unit ${s.unit} ${budget} --hops ${s.hops}${flags} --html plan.html --method ${s.method} --months ${s.months}`);
+    say("command-train", `caribou train ${s.method} --dataset csbm:nodes=${data.nodes} ${budget}${taken.map((setting) => ` --set ${setting}`).join("")} --out run`);
     say("python", [
       "import caribou as cb", "",
       `plan = cb.plan(epsilon=${s.epsilon}, delta=${data.delta}, unit="${s.unit}", hops=[${s.hops}]${bounds})`,
       "print(plan.rows[0].noise_std)",
-      `graph = cb.datasets.load("csbm", ${world.replaceAll(",", ", ")})`,
+      `graph = cb.datasets.load("csbm", nodes=${data.nodes})`,
       `model = cb.Model("${s.method}", cb.Budget(${s.epsilon}, ${data.delta}, "${s.unit}")${taken.map((setting) => `, ${setting}`).join("")}).fit(graph)`,
       "print(model.certificate.attack_success)",
     ].join("\n"));
@@ -190,7 +153,7 @@
 
   function update() {
     const s = looked();
-    for (const show of [showControls, showShort, showAttack, showDepth, showNode, showYear, showAccuracy, showCommands]) show(s);
+    for (const show of [showControls, showShort, showAttack, showDepth, showNode, showYear, showCommands]) show(s);
   }
 
   form.addEventListener("submit", (event) => event.preventDefault());

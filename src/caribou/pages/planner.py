@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from caribou._validate import integer, one_of
 from caribou.errors import InputError
@@ -26,20 +26,13 @@ from caribou.privacy.depth import PlanRow, degree_curve, plan_rows
 from caribou.privacy.months import MonthlyPlan, monthly_plans
 from caribou.privacy.sensitivity import Bounds, Sensitivity, declared_bounds, layer_sensitivity
 
-if TYPE_CHECKING:
-    from caribou.pages.simulation import SimulatedAccuracy
-
 DEFAULT_HOPS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 NOISE = {name: info.noise for name, info in METHODS.items() if info.noise is not None}
 """What a whole release with a method's default settings is: mu-GDP, or pure epsilon-DP. Others have no curve in closed form."""
 
 USUAL_NODES = 1000
-"""Of a page where no number of nodes is declared: it needs one for simulations and for node level."""
-
-
-SIMULATED_GRAPHS = 3
-"""For expected accuracy, where no number is given: with more the page takes minutes, with fewer there is hardly an interval."""
+"""Of a page where no number of nodes is declared: it needs one for node level."""
 
 
 @dataclass(frozen=True)
@@ -143,40 +136,15 @@ class Plan:
         ]
         return html_table(str(self.budget), rows, ("K", "kappa", "std", "x linear"))
 
-    def html(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        method: str | None = None,
-        months: int = 12,
-        average_degree: float = 10.0,
-        homophily: float = 0.8,
-        signal: float = 1.0,
-        seeds: int = SIMULATED_GRAPHS,
-        advance: Callable[[], None] = lambda: None,
-    ) -> None:
+    def html(self, path: str | os.PathLike[str], *, method: str | None = None, months: int = 12) -> None:
         """Write the planner, one HTML file that needs no network and no server, with this plan as its first setting.
 
         Args:
             path: the file; one that is there is replaced.
             method: chosen at first, by family or full name; None: votes.
             months: shown at first.
-            average_degree, homophily: declared, of the generated graphs for expected accuracy.
-            signal: distance between class means of their features, in standard deviations.
-            seeds: generated graphs; 0: none, and the page says so.
-            advance: called after every fit of the simulations.
         """
-        text = page(
-            self,
-            method,
-            months,
-            average_degree=average_degree,
-            homophily=homophily,
-            signal=signal,
-            seeds=seeds,
-            advance=advance,
-        )
-        write_page(path, text)
+        write_page(path, page(self, method, months))
 
 
 def plan(
@@ -259,31 +227,15 @@ def risk_words(rate: float | None, fpr: float, risk: dict[str, float]) -> str:
 # -- the page ------------------------------------------------------------------------------------------------------
 
 
-def page(
-    plan: Plan,
-    method: str | None = None,
-    months: int = 12,
-    *,
-    average_degree: float,
-    homophily: float,
-    signal: float,
-    seeds: int,
-    advance: Callable[[], None] = lambda: None,
-    simulated: Sequence[SimulatedAccuracy] | None = None,
-) -> str:
-    """The planner as one HTML text. ``simulated``: figures of an earlier `simulate` with the same declaration; None: made now."""
-    from caribou.datasets.generated import BlockModel
+def page(plan: Plan, method: str | None = None, months: int = 12) -> str:
+    """The planner as one HTML text."""
     from caribou.pages.grid import Grid, bounds_words, tables
-    from caribou.pages.simulation import LARGEST, simulate
 
     unit, bounds = plan.budget.unit, plan.sensitivity.bounds
     method = resolve("votes" if method is None else method, unit)
     one_of(tuple(name for name in NOISE if METHODS[name].unit is unit), method=method)
     integer(at_least=1, months=months)
     nodes = USUAL_NODES if bounds.nodes is None else bounds.nodes
-    world = BlockModel(nodes=nodes, average_degree=average_degree, homophily=homophily, signal=signal)
-    if simulated is None:
-        simulated = simulate(world, seeds=seeds, delta=plan.budget.delta, advance=advance)
     hops = plan.rows[-1].hops if len(plan.rows) == 1 else 8
     grid = Grid.around(
         plan.budget,
@@ -321,13 +273,6 @@ def page(
         "alpha1": grid.alpha1,
         "nodes": nodes,
         "bounds": {u.value: [_declared(b, nodes) for b in choices] for u, choices in grid.bounds.items()},
-        "average_degree": average_degree,
-        "homophily": homophily,
-        "signal": signal,
-        "seeds": seeds,
-        "classes": BlockModel.classes,
-        "simulated_nodes": min(nodes, LARGEST),
-        "simulations": [asdict(figure) for figure in simulated],
     }
     return render(
         "planner.html",
