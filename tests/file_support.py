@@ -34,21 +34,18 @@ def people(sparse=False):
 def valid_files(tmp_path_factory):
     """Paths of valid files: key -> arguments of `read_graph`."""
     import pandas as pd
-    import torch
 
     folder = tmp_path_factory.mktemp("valid")
     (folder / "edges.csv").write_text(EDGES)
     (folder / "nodes.csv").write_text(NODES)
     pd.read_csv(folder / "edges.csv").to_parquet(folder / "edges.parquet")
     pd.read_csv(folder / "nodes.csv").to_parquet(folder / "nodes.parquet")
-    torch.save(people().to_pyg(), folder / "people.pt")
     write_graph(people(), folder / "people.npz")
     write_graph(people(sparse=True), folder / "sparse.npz")
     return {
         "csv": (folder / "edges.csv", folder / "nodes.csv"),
         "parquet": (folder / "edges.parquet", folder / "nodes.parquet"),
         "mixed": (folder / "edges.csv", folder / "nodes.parquet"),
-        "pt": (folder / "people.pt",),
         "npz": (folder / "people.npz",),
         "sparse": (folder / "sparse.npz",),
     }

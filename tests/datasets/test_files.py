@@ -11,7 +11,7 @@ from caribou.errors import InputError
 from dataset_support import fails, tables
 
 
-@pytest.mark.parametrize("key", ["csv", "parquet", "mixed", "pt", "npz", "sparse"])
+@pytest.mark.parametrize("key", ["csv", "parquet", "mixed", "npz", "sparse"])
 def test_every_format_holds_the_same_graph(valid_files, key):
     graph = read_graph(*valid_files[key], name="people")
     assert graph.edge_index.tolist() == [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
@@ -21,25 +21,23 @@ def test_every_format_holds_the_same_graph(valid_files, key):
     assert graph.labels.tolist() == [1, 0, 1, -1]
     assert [part.tolist() for part in (graph.split.train, graph.split.val, graph.split.test)] == [[0, 1], [2], [3]]
     assert graph.name == "people"
-    if key != "pt":
-        assert graph.class_names == ("blue", "red")
-        assert graph.node_ids.tolist() == ["ann", "bob", "cid", "dan"]
+    assert graph.class_names == ("blue", "red")
+    assert graph.node_ids.tolist() == ["ann", "bob", "cid", "dan"]
 
 
-@pytest.mark.parametrize("key", ["csv", "parquet", "mixed", "pt", "npz", "sparse"])
+@pytest.mark.parametrize("key", ["csv", "parquet", "mixed", "npz", "sparse"])
 def test_every_format_takes_declared_classes(valid_files, key):
     """Their order is the declared one, a label that is none of them is unknown, and labels of numbers are numbered."""
     measured = read_graph(*valid_files[key])
     assert measured.classes_declared == (key in ("npz", "sparse")), "a graph file says what its writer declared"
-    names = ["blue", "red", "green"] if key == "pt" else ["red", "green", "blue"]
+    names = ["red", "green", "blue"]
     graph = read_graph(*valid_files[key], classes=names)
     assert graph.class_names == tuple(names)
     assert [None if k < 0 else names[k] for k in graph.labels] == ["red", "blue", "red", None]
     fewer = read_graph(*valid_files[key], classes=["blue", "green"])
-    assert fewer.labels.tolist() == ([1, 0, 1, -1] if key == "pt" else [-1, 0, -1, -1])
+    assert fewer.labels.tolist() == [-1, 0, -1, -1]
     assert fewer.num_classes == 2
-    if key != "pt":
-        assert (fewer.split.train.tolist(), fewer.split.declared) == ([1], (2, 1, 1))
+    assert (fewer.split.train.tolist(), fewer.split.declared) == ([1], (2, 1, 1))
     numbered = read_graph(*valid_files[key], classes=5)
     assert (numbered.num_classes, numbered.classes_declared) == (5, True)
     with pytest.raises(InputError, match="classes must be at least 2, got 1"):
@@ -94,7 +92,7 @@ class TestPaths:
         with pytest.raises(InputError, match=r"^nodes must be the path of a file, got DataFrame$"):
             read_graph(edges, frame)
 
-    @pytest.mark.parametrize("key", ["parquet", "pt", "npz"])
+    @pytest.mark.parametrize("key", ["parquet", "npz"])
     def test_empty_and_truncated(self, valid_files, tmp_path, key):
         source = valid_files[key][0]
         content = source.read_bytes()

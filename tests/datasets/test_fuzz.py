@@ -77,7 +77,7 @@ def outcome(*arguments):
 
 @pytest.mark.parametrize(
     ("key", "victim"),
-    [("csv", 0), ("csv", 1), ("parquet", 0), ("parquet", 1), ("pt", 0), ("npz", 0), ("sparse", 0)],
+    [("csv", 0), ("csv", 1), ("parquet", 0), ("parquet", 1), ("npz", 0), ("sparse", 0)],
 )
 def test_damaged_bytes(valid_files, tmp_path, key, victim):
     files = list(valid_files[key])
@@ -87,7 +87,7 @@ def test_damaged_bytes(valid_files, tmp_path, key, victim):
         outcome(*files)
 
 
-@pytest.mark.parametrize("key", ["pt", "npz", "sparse"])
+@pytest.mark.parametrize("key", ["npz", "sparse"])
 def test_damaged_members(valid_files, tmp_path, key):
     (source,) = valid_files[key]
     for case in range(FIRST, FIRST + CASES):
@@ -117,7 +117,7 @@ def test_odd_tables(tmp_path, nodes, edges):
     outcome(*paths)
 
 
-@given(content=st.binary(min_size=1, max_size=200), ending=st.sampled_from([".npz", ".pt", ".csv", ".parquet"]))
+@given(content=st.binary(min_size=1, max_size=200), ending=st.sampled_from([".npz", ".csv", ".parquet"]))
 @settings(
     max_examples=2 * CASES, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

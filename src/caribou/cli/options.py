@@ -265,7 +265,7 @@ def column_titles(pairs: Sequence[str]) -> Titles:
 class FileOptions:
     """The file of a user's own graph, and how it is read: its node table, its classes, and the rules of tables."""
 
-    graph: Path | None = option("Your own graph: .npz, .pt, or an edge table.")
+    graph: Path | None = option("Your own graph: .npz, or an edge table.")
     nodes: str | None = option(
         "The node table that belongs to an edge table; with --edges: of any of its kinds, or s3://..., gs://...",
         metavar="<path>",

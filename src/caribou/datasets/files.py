@@ -11,7 +11,6 @@ from pathlib import Path
 
 from caribou.datasets.arrays import is_array_folder, read_arrays
 from caribou.datasets.npz import read_npz, write_graph
-from caribou.datasets.saved import read_saved
 from caribou.errors import CaribouError, DataError, InputError
 from caribou.graph import Graph
 from caribou.graph.classes import Classes, declared_names
@@ -24,7 +23,7 @@ from caribou.tables.sources import ENDINGS
 
 __all__ = ["read_graph", "write_graph"]
 
-_ENDINGS = (".npz", *ENDINGS, ".pt", ".pth")
+_ENDINGS = (".npz", *ENDINGS)
 
 
 def read_graph(
@@ -72,12 +71,10 @@ def read_graph(
     line of titles not included. Ids are compared as text: the number 1 and the text ``1`` are the same node, ``01`` is
     another one.
 
-    ``.pt`` (``.pth``): a PyG ``Data`` saved with ``torch.save``, loaded without running code from the file.
-
     A folder with ``edges.npy`` and ``features.npy``: plain arrays of any size, see `caribou.datasets.arrays`.
 
     Labels of tables may be of any kind. Without ``classes`` they become classes 0..C-1 in sorted order (numerical,
-    when all are numbers) and `Graph.class_names` keeps their names. Labels that are numbers in a file (.npz, .pt, a folder) are
+    when all are numbers) and `Graph.class_names` keeps their names. Labels that are numbers in a file (.npz, a folder) are
     found by value if one of the ``classes`` is a whole number, else label k is the k-th name.
 
     An empty label is unknown, and a row whose features are all empty has none: its row is zero. Split words are train, val
@@ -114,8 +111,7 @@ def read_graph(
         reading = inspect_tables(file, nodes, titles, name, classes, rules, protected)
         warn_of_notes(reading)
         return divided(reading.require(), seed, file)
-    graph = read_npz(file, name, classes) if ending == ".npz" else read_saved(file, name, classes)
-    return divided(graph, seed, file)
+    return divided(read_npz(file, name, classes), seed, file)
 
 
 def inspect_tables(

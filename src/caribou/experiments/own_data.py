@@ -30,7 +30,7 @@ from caribou.privacy.budget import PrivacyUnit
 from caribou.tables.rules import ColumnRules
 
 DESCRIPTION = ".toml"
-ENDINGS = (".npz", ".pt", ".pth", DESCRIPTION)
+ENDINGS = (".npz", DESCRIPTION)
 """Of files that are a data set by themselves. An edge table is not: it needs a node table, and rules."""
 _FIELDS, _ROLES = ("graph", "nodes", "classes", "columns", "rules"), ("id", "label", "split", "source", "target")
 
