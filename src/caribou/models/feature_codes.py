@@ -89,6 +89,8 @@ def _k_means(x: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
     """scikit-learn's k-means, the best of some starts. [n, r] -> [M, r], M <= most: equal rows need one centre."""
     from sklearn.cluster import KMeans
 
+    if x.shape[1] == 0:  # a graph without columns: all rows are alike
+        return np.zeros((1, 0))
     length = max(float(np.abs(x).max()), 1e-12)
     different = len(np.unique((x / length).round(6), axis=0))
     model = KMeans(min(most, different), n_init=STARTS, max_iter=STEPS, random_state=int(rng.integers(2**31)))
