@@ -95,13 +95,6 @@ def test_what_needs_a_data_set_says_so() -> None:
     assert set(found["skipped"]) >= {"onerun", "linkteller", "gmia", "lira"}
 
 
-def test_without_a_claim_there_is_nothing_to_reject() -> None:
-    found = found_by("sage-inf", "--attack", "distinguish", "--set", "epochs=2", *FEW)
-    assert found["verdict"] == "inconclusive"
-    assert found["claimed"]["epsilon"] == "inf"
-    assert "no privacy is claimed" in found["skipped"]["distinguish"]
-
-
 def test_bad_input(tmp_path: Path) -> None:
     assert "method must be one of" in refusal("audit", "nothing")
     assert "attack must be one of" in refusal("audit", "mlp-dp", "--attack", "magic")

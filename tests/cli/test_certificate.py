@@ -96,15 +96,6 @@ def test_a_page_from_ledger_audit_and_words(world: Path, tmp_path: Path) -> None
     assert "made without a ledger" in alone
 
 
-def test_a_signature_is_checked_for_certificate_and_record(world: Path, tmp_path: Path) -> None:
-    missing = page(world / "edge", "--key", world / "pub.pem", tmp_path / "p.html", code=3)
-    assert "Signature: missing" in missing
-    assert run("certificate", world / "edge", "--sign", world / "key.pem").returncode == 0
-    assert "Signature: valid" in page(world / "edge", "--key", world / "pub.pem", tmp_path / "p.html")
-    (world / "edge" / "run.json.sig").unlink()
-    assert "Signature: missing" in page(world / "edge", "--key", world / "pub.pem", tmp_path / "p.html", code=3)
-
-
 def test_what_does_not_verify_gets_a_page_and_exit_code_3(tmp_path: Path) -> None:
     record = certified(embeddings()).to_dict()
     record["mechanisms"][0]["details"]["noise_std"] /= 2
@@ -113,23 +104,6 @@ def test_what_does_not_verify_gets_a_page_and_exit_code_3(tmp_path: Path) -> Non
     assert text.index("does not verify") < text.index("What was released")
     certified(plan_of("caribou-inf", {}, float("inf"))).save(tmp_path / "free.json")
     assert "NO PRIVACY" in page(tmp_path / "free.json", tmp_path / "p.html", code=3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--owner", "x"), "owner must go with --html, got no --html"),
-        (("--html", "p.html", "--markdown"), "must not go together"),
-        (("--html", "p.txt"), "html must be a file that ends in .html"),
-        (("--html", "p.html", "--audit", "."), "audit must be a JSON file that can be read"),
-    ],
-)
-def test_bad_flags_are_refused_in_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
-    certified(embeddings()).save(tmp_path / "c.json")
-    done = run("certificate", tmp_path / "c.json", *arguments, cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert words in done.stderr
-    assert not (tmp_path / "p.html").exists()
 
 
 def test_published_metrics_of_another_certificate_are_refused(world: Path, tmp_path: Path) -> None:

@@ -79,15 +79,6 @@ def test_a_run_reads_the_next_month_by_its_own_rules(tmp_path: Path) -> None:
     assert "tables" not in audited, "the tables are read by the rules of the run"
 
 
-def test_other_files_are_shown_with_their_notes(tmp_path: Path) -> None:
-    cb.write_graph(cb.datasets.load("csbm:nodes=40"), tmp_path / "g.npz")
-    found = caribou("inspect", "--graph", tmp_path / "g.npz", "--json").document
-    assert (found["readable"], found["nodes"]) == (True, 40)
-
-
-FLAGS = [flag for flag in RULES.flags() if flag != "--drop-unknown-ids"]
-
-
 def refused(arguments: tuple, message: str, folder: Path) -> None:
     """One line that says what is expected and names a flag; no run, no ledger, no other file."""
     before = sorted(folder.rglob("*"))
@@ -129,22 +120,3 @@ BAD_FLAGS: list[tuple[tuple[str, ...], str]] = [
 @pytest.mark.parametrize(("flags", "message"), BAD_FLAGS, ids=[" ".join(flags) for flags, _ in BAD_FLAGS])
 def test_a_bad_flag_is_one_line_and_leaves_nothing(flags: tuple[str, ...], message: str, tmp_path: Path) -> None:
     refused(("train", "mlp-dp", *written(tmp_path, bank()), *flags), message, tmp_path)
-
-
-BAD_FILES: list[tuple[dict[str, bytes], str]] = [
-    ({"nodes.csv": b""}, r"nodes.csv: the file is empty"),
-    ({"edges.csv": b"1,2\n2,3\n"}, r"the first line must hold the column titles, got numbers: '1', '2'"),
-    (
-        {"edges.csv": b"a;b\na00;a01\n"},
-        r"edges.csv: the first line must hold the column titles separated by ','.*--separator",
-    ),
-    ({"nodes.csv": b"id,name\na00,M\xfcller\n"}, r"nodes.csv: must be UTF-8 \(--encoding latin-1\)"),
-]
-
-
-@pytest.mark.parametrize(("files", "message"), BAD_FILES, ids=[message[:40] for _, message in BAD_FILES])
-def test_a_bad_file_is_one_line_and_leaves_nothing(files: dict[str, bytes], message: str, tmp_path: Path) -> None:
-    named = written(tmp_path, bank())
-    for name, data in files.items():
-        (tmp_path / name).write_bytes(data)
-    refused(("train", "mlp", *named, *FLAGS), message, tmp_path)

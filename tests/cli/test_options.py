@@ -10,14 +10,11 @@ from caribou.cli.options import (
     FileOptions,
     GraphOptions,
     GraphSource,
-    LedgerOptions,
     TableOptions,
-    column_titles,
     parse_classes,
     warn_of_no_edges,
 )
 from caribou.errors import InputError
-from caribou.tables.read import Titles
 
 
 @pytest.fixture
@@ -54,13 +51,6 @@ def test_what_does_not_go_together_is_named(tables: tuple[Path, Path]) -> None:
         assert refused.value.rule == "go with --graph"
 
 
-@pytest.mark.parametrize("pair", ["id", "id=", "=who", "name=who", "ID=who", ""])
-def test_a_column_is_a_role_and_a_title(pair: str) -> None:
-    rule = "column must be ROLE=TITLE with a role of id, label, split, source, target, got"
-    with pytest.raises(InputError, match=f"{rule} {pair!r}"):
-        column_titles([pair])
-
-
 def test_classes_are_named_counted_or_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_text("ill\n\nwell, for now\n")
     assert parse_classes(f"@{tmp_path / 'classes.txt'}") == ["ill", "well, for now"]
@@ -82,12 +72,6 @@ def test_classes_that_no_label_has_are_said_on_stderr_alone(tmp_path: Path, caps
         assert shown.err.count("no label") == shown.err.count("do not publish this line") == said
 
 
-def test_titles_may_hold_anything_and_roles_come_once() -> None:
-    assert column_titles(["id=a=b", "label= y "]) == Titles(id="a=b", label=" y ")
-    with pytest.raises(InputError, match="column must name a role once, got id twice"):
-        column_titles(["id=a", "id=b"])
-
-
 def test_no_edges_are_said_once_and_on_stderr_alone(
     tables: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,12 +84,3 @@ def test_no_edges_are_said_once_and_on_stderr_alone(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == f"warning: {edges} holds no edges (do not publish this line: it is about the private graph)\n"
-
-
-def test_words_of_an_entry_go_with_its_ledger(tmp_path: Path) -> None:
-    words = {"purpose": "scores", "person": "ada", "period": "2026-11", "reason": "November"}
-    noted = LedgerOptions(path=tmp_path / "book.sqlite", replace_fingerprint=True, **words).noted()
-    assert noted is not None
-    assert noted.path == tmp_path / "book.sqlite"
-    assert {word: getattr(noted, word) for word in words} == words
-    assert LedgerOptions().noted() is None

@@ -75,13 +75,6 @@ def test_plan_at_node_level_states_epsilon_by_degree() -> None:
     assert plan("--hops", "1")["epsilon_by_degree"] == []
 
 
-def test_plan_table_for_people() -> None:
-    done = run("plan", "--hops", "1,128")
-    assert done.returncode == 0
-    assert "epsilon = 4, delta = 1e-05 at edge level" in done.stdout
-    assert "128" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -115,10 +108,6 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], message: st
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_zero_alpha_needs_no_noise() -> None:
-    assert plan("--alpha1", "0", "--hops", "3")["rows"][0]["noise_std"] == 0
 
 
 def test_plan_of_months_at_both_units() -> None:

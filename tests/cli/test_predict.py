@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
-from cli_support import caribou, refusal
+from cli_support import caribou
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 
@@ -70,15 +69,6 @@ def test_a_refused_fit_makes_no_ledger(world: Path, tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == before
 
 
-def test_what_is_saved_and_spent_is_said(world: Path, tmp_path: Path) -> None:
-    votes = caribou("train", "votes-edp", "--graph", world / "first.npz", "--out", tmp_path / "v", "--seeds", 2).stdout
-    assert "caribou predict, certificate" in votes
-    assert "embed" not in votes
-    assert "v/0 ... 1" in " ".join(votes.split())
-    assert "embed" in caribou("train", "caribou-edp", "--graph", world / "first.npz", "--out", tmp_path / "c").stdout
-    assert "nothing: no edge is read" in caribou("train", "mlp", "--graph", world / "first.npz").stdout
-
-
 def test_a_large_delta_is_warned_of_in_one_line(world: Path) -> None:
     shown = caribou("train", "votes-edp", "--graph", world / "first.npz", "--delta", 0.1)
     assert shown.stderr.startswith("warning: delta = 0.1 is above 1/n")
@@ -105,15 +95,6 @@ def test_columns_with_other_titles_and_a_name_for_the_ledger(world: Path, tmp_pa
         )
 
 
-def test_nodes_are_compared_where_they_are_public(tmp_path: Path, world: Path) -> None:
-    table = pd.read_csv(world / "nodes.csv")
-    table.replace({"id": {"person 0": "person 00"}}).to_csv(tmp_path / "other.csv", index=False)
-    pd.DataFrame({"source": ["person 1"], "target": ["person 2"]}).to_csv(tmp_path / "e.csv", index=False)
-    where = ("--graph", tmp_path / "e.csv", "--nodes", tmp_path / "other.csv", "--training-graph")
-    refused = refusal("predict", world / "named", *where, "--out", tmp_path / "p.csv")
-    assert "must list its nodes as in training, 'person 0' at 0, got 'person 00'" in refused
-
-
 def test_the_ledger_of_the_environment_is_used(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARIBOU_LEDGER", str(tmp_path / "l.sqlite"))
     assert "charged" in caribou("train", "mlp-dp", "--graph", world / "first.npz", "--epsilon", 2).stdout
@@ -124,34 +105,6 @@ def test_the_ledger_of_the_environment_is_used(world: Path, tmp_path: Path, monk
         "predict", world / "votes-edp", "--graph", world / "second.npz", "--release", "--out", tmp_path / "paid.csv"
     )
     assert ledger.total("second", "edge").releases == 1
-
-
-def test_verify_checks_the_files_of_a_run(world: Path, tmp_path: Path) -> None:
-    shutil.copytree(world / "votes-edp", tmp_path / "run")
-    assert "verified" in caribou("verify", tmp_path / "run").stdout
-    shutil.copy(world / "mlp-dp" / "certificate.json", tmp_path / "run" / "certificate.json")
-    assert "is not what was saved" in caribou("verify", tmp_path / "run", code=2).stderr
-
-
-def test_labels_that_the_model_does_not_know_are_said(world: Path, tmp_path: Path) -> None:
-    table = pd.read_csv(world / "nodes.csv").replace({"label": {"yes": "maybe"}})
-    table.to_csv(tmp_path / "n.csv", index=False)
-    where = ("--graph", world / "edges.csv", "--nodes", tmp_path / "n.csv", "--name", "other")
-    shown = caribou("predict", world / "named", *where, "--release", "--out", tmp_path / "p.csv")
-    assert "warning: labels 'maybe' are no classes of the model" in shown.stderr
-    assert "warning: these are the nodes of the training graph" in shown.stderr
-    assert "charged in no ledger" in shown.stderr
-
-
-def test_nothing_is_charged_for_a_folder_that_cannot_be_written(world: Path, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "l.sqlite")
-    where = ("--graph", world / "second.npz", "--ledger", ledger.path)
-    for command in (
-        ("train", "mlp-dp", "--out", "/proc/run"),
-        ("predict", world / "votes-edp", "--out", "/proc/p.csv"),
-    ):
-        assert "can be written" in caribou(*command, *where, code=2).stderr
-    assert ledger.datasets() == ()
 
 
 def test_several_seeds_are_saved_one_by_one(world: Path, tmp_path: Path) -> None:
@@ -233,25 +186,6 @@ def test_another_graph_without_a_release(method: str, world: Path, tmp_path: Pat
     )
     assert "nothing was released" in outcome.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["p.csv"]
-
-
-def test_bad_predictions(world: Path, tmp_path: Path) -> None:
-    def failure(*arguments: Any) -> str:
-        return refusal("predict", *arguments)
-
-    run, out = world / "caribou-edp", tmp_path / "p.csv"
-    assert "out must end in .csv or .parquet" in failure(run, "--out", tmp_path / "p.txt")
-    assert "in a folder that exists" in failure(run, "--out", tmp_path / "a" / "p.csv")
-    (tmp_path / "folder.csv").mkdir()
-    assert "in a folder that exists" in failure(run, "--out", tmp_path / "folder.csv")
-    assert "run must be a folder" in failure(tmp_path / "nothing", "--out", out)
-    assert "run.json cannot be read" in failure(tmp_path, "--out", out)
-    assert "must go with --graph" in failure(run, "--out", out, "--training-graph")
-    assert "file not found" in failure(run, "--out", out, "--graph", tmp_path / "g.npz")
-    named = ("--graph", world / "edges.csv", "--nodes", world / "nodes.csv")
-    assert "graph must have 4 feature columns, got 1" in failure(run, "--out", out, *named)
-    assert "graph must have 4 feature columns, got 1" in failure(run, "--out", out, *named, "--training-graph")
-    assert not out.exists()
 
 
 def test_a_file_that_is_there_is_not_overwritten(world: Path, tmp_path: Path) -> None:

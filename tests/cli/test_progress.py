@@ -22,20 +22,6 @@ def test_without_a_terminal_a_line_stands_for_many_fits(
         assert (shown.out, shown.err.splitlines()) == ("", lines)
 
 
-def test_a_terminal_shows_the_stage_and_keeps_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    with ProgressLine("votes [edp]", 1) as line:
-        line.step("rounds", 4, None)
-        line.step("encoder", 5, 10, "a note")
-        line._bar.refresh()
-    shown = capsys.readouterr().err
-    assert "votes [edp], encoder 5 of 10" in shown
-    assert "a note" in shown
-
-
 def test_a_fit_is_listened_to_only_where_its_steps_may_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trials of a private search are hidden: how many encoders are fitted would tell their number."""
     told: list[str] = []

@@ -83,14 +83,6 @@ def test_json_and_discard(files: Path) -> None:
     assert "nothing to remove" in caribou(*command(files, "--out", out, "--discard")).stdout
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("4GB", 4 * 10**9), ("1.5 GiB", 1610612736), ("800M", 8 * 10**8), ("123", 123), ("2kb", 2000)],
-)
-def test_sizes(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
 @pytest.mark.parametrize("text", ["", "GB", "4 apples", "-1GB", "1e9"])
 def test_bad_sizes_are_named(text: str) -> None:
     with pytest.raises(InputError, match="memory must be a size"):
@@ -147,17 +139,6 @@ def test_queries_instead_of_files(bank: Path) -> None:
         refused("--edges", "x.npy", "--out", str(out))
         == "give either --features FILE or --sql-nodes SELECT, got neither"
     )
-
-
-def test_what_tables_cannot_be_is_refused_with_the_flag(bank: Path) -> None:
-    accounts, transfers = str(bank / "accounts.csv"), str(bank / "transfers.csv")
-    out = ["--out", str(bank / "e.npy")]
-    assert "needs a column 'id'" not in refused("--edges", transfers, "--features", accounts, *out)
-    both = ["--edges", transfers, "--features", accounts, *out, *TITLES]
-    words = f"{accounts}: row 1: column 'segment' must hold numbers, got 'x' (3 in all); give --category segment or"
-    assert refused(*both, "--drop-unknown-ids").startswith(words)
-    assert "rules must name columns of the table, got 'no' (--ignore)" in refused(*both, "--ignore", "no")
-    assert "id column 'who' is missing" in refused(*both[:6], *TITLES[2:], "--column", "id=who")
 
 
 def test_an_address_with_a_key_is_refused_and_shown_nowhere(files: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ import pytest
 from caribou.experiments import reproduction
 from caribou.experiments.grid import available, read_experiment
 from caribou.experiments.records import OK, Record, append
-from cli_support import caribou, refusal
+from cli_support import caribou
 
 STUDY = """
 title = "My study"
@@ -68,19 +68,3 @@ def test_records_of_the_paper_s_experiments_get_the_paper_s_tables() -> None:
     assert headings("report") == names, "every item has a section, whether it was run or not"
     assert Path("report/failure.csv").read_text().startswith("group,method,K = 2")
     assert "caribou run audit --scale smoke --resume --out records" in Path("report/index.html").read_text()
-
-
-def test_a_name_of_the_paper_s_may_be_in_use_for_something_else() -> None:
-    file = Path("failure.toml")
-    file.write_text(STUDY)
-    measured(file)
-    call("records", "--out", "report")
-    assert headings("report") == ["failure"]
-    assert Path("report/failure-curves.svg").exists()
-
-
-def test_folders_without_records() -> None:
-    Path("empty").mkdir()
-    for given, words in (("empty", "with none"), ("none", "which is no folder")):
-        assert words in refusal("report", given, "--out", "report")
-    assert not Path("report").exists()

@@ -64,29 +64,6 @@ def test_noise_from_nothing_to_the_page() -> None:
     assert len(read("out/results", "noise-depth")[0]) == 48, "nothing is measured twice"
 
 
-def test_a_part_is_run_and_shown_and_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = invented(monkeypatch)
-    shown = call("failure", "--scale", "smoke", "--out", "out", "--jobs", "1")
-    assert "failure: 4 of 4 cells are missing" in shown
-    assert "1 at a time" in shown
-    assert len(asked) == 4
-    shown = call("failure", "--scale", "smoke", "--out", "out")
-    assert len(asked) == 4
-    assert "62.5" in shown
-
-
-def test_data_sets_go_by_their_own_and_by_the_paper_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = invented(monkeypatch)
-    call("ov-e", "--dataset", "photo", "--dataset", "facebook", "--out", "out")
-    assert {cell["dataset"] for cell in asked} == {"photo:connected", "berkeley13"}
-    assert not any(cell["method"].endswith("-ndp") for cell in asked)
-    head = Path("out/ov-e-cost.csv").read_text().splitlines()[0]
-    assert "Photo" in head
-    assert "Cora" not in head
-    assert "dataset must be one of cora, pubmed, photo:connected" in refused("ov-e", "--dataset", "mars")
-    assert "dataset must be left out for noise, got 'cora'" in refused("noise", "--dataset", "cora")
-
-
 def test_failed_cells_are_shown_and_are_code_4(monkeypatch: pytest.MonkeyPatch) -> None:
     invented(monkeypatch, failing="gap-edp")
     shown = call("failure", "--scale", "smoke", "--out", "out", code=4)
@@ -120,12 +97,6 @@ def items_named(*names: str) -> list:
     return [item for item in reproduction.require().module("items").ITEMS if item.name in names]
 
 
-def test_the_list_counts_cells_and_what_is_missing() -> None:
-    shown = call("--list")
-    assert re.search(r"noise +Noise against depth.* 48 +0", shown)
-    assert "cells at scale laptop" in shown
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -137,8 +108,3 @@ def test_the_list_counts_cells_and_what_is_missing() -> None:
 )
 def test_what_does_not_fit_is_refused(words: list[str], message: str) -> None:
     assert message in refused(*words)
-
-
-def test_outside_the_source_tree_it_is_said_where_was_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduction, "_starts", lambda: (tmp_path, tmp_path / "site-packages" / "caribou"))
-    assert "comes with the source tree, not with the package" in refused("noise")

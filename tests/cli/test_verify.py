@@ -15,11 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.model.state import ModelState, read_state, write_state
-from caribou.privacy.assumptions import features_without_edges
-from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.events import Gaussian
-from caribou.privacy.mechanism_records import Group, OwnRecord
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.budget import Budget
 from caribou.privacy.verify import FORGERY
 from certificate_support import certificates, embeddings
 from cli_support import caribou, refusal
@@ -113,27 +109,6 @@ def test_words_of_the_file_are_not_markup() -> None:
     refusal("verify", "c.json")
 
 
-def test_a_declared_cost_is_said() -> None:
-    cost = {Group.EVERY_EDGE: (Gaussian(2.0),)}
-    own = OwnRecord(name="my sums", why="my theorem", unit=PrivacyUnit.EDGE, paid=cost)
-    plan = ReleasePlan(
-        Budget(4.0, 1e-5, "edge"),
-        (own,),
-        released=("X",),
-        description="a test",
-        assumptions=(features_without_edges(2, None),),
-    )
-    plan.certificate(NoiseSource.secure()).save("own.json")
-    assert "the cost of my sums is declared" in caribou("verify", "own.json").stdout
-
-
-def test_files_that_are_no_certificates() -> None:
-    Path("bad.json").write_text("{")
-    assert "not JSON" in refusal("verify", "bad.json")
-    assert "cannot be read" in refusal("verify", "missing.json")
-    refusal("verify", ".")
-
-
 # -- with a key ---------------------------------------------------------------------------------------------------------
 
 
@@ -171,18 +146,6 @@ def test_other_arrays_under_a_signed_certificate_are_found() -> None:
     assert document(str(run), "--key", "pub.pem", code=3)["signature"] == "missing"
 
 
-def test_a_missing_signature_and_a_wrong_one() -> None:
-    found = document("c.json", "--key", "pub.pem", code=3)
-    assert (found["signature"], found["verified"]) == ("missing", False)
-    caribou("certificate", "c.json", "--sign", "key.pem")
-    certificates()["embeddings, node"].save("other.json")
-    found = document("other.json", "--key", "pub.pem", "--signature", "c.json.sig", code=3)
-    assert (found["signature"], found["verified"]) == ("invalid", False)
-    output = caribou("verify", "other.json", "--key", "pub.pem", "--signature", "c.json.sig", code=3).stdout
-    assert "NOT SIGNED" in output
-    assert "NOT VERIFIED: its figures agree, but anybody could have written them" in output
-
-
 def test_a_run_is_signed_and_still_read() -> None:
     run = run_folder()
     before = sorted(os.listdir(run))
@@ -206,10 +169,3 @@ def test_only_what_verifies_is_signed() -> None:
     assert not list(Path().glob("*.sig"))
     certificates()["caribou-inf"].save("free.json")  # it claims nothing
     caribou("certificate", "free.json", "--sign", "key.pem")
-
-
-def test_wrong_combinations() -> None:
-    assert "must go with --key" in refusal("verify", "c.json", "--signature", "c.json.sig")
-    assert "must not go together" in refusal("certificate", "c.json", "--markdown", "--sign", "key.pem")
-    assert "key must be a file that exists" in refusal("verify", "c.json", "--key", "missing.pem")
-    assert "which is a public key" in refusal("certificate", "c.json", "--sign", "pub.pem")

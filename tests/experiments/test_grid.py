@@ -65,11 +65,6 @@ def test_scales_replace_axes_and_choose_grids(tmp_path: Path) -> None:
         experiment.cells("huge")
 
 
-def test_equal_cells_are_there_once(tmp_path: Path) -> None:
-    text = GRID.replace('method = ["votes-edp", "gap-edp"]', 'method = ["votes-edp", "votes-edp"]')
-    assert len(read_experiment(written(tmp_path, text)).cells("laptop")) == 17
-
-
 def test_filters(tmp_path: Path) -> None:
     cells = read_experiment(written(tmp_path, GRID)).cells("laptop")
     assert len(filtered(cells, ["dataset=cora", "epsilon=inf", "hops=2"])) == 4
@@ -97,8 +92,3 @@ def test_filters(tmp_path: Path) -> None:
 def test_bad_files(change: tuple[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         read_experiment(written(tmp_path, GRID.replace(*change))).cells("laptop")
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="can be read"):
-        read_experiment(tmp_path / "none.toml")

@@ -10,7 +10,7 @@ import pytest
 import caribou as cb
 from caribou.errors import CaribouError, DataError, InputError
 from caribou.experiments.measures import graph_of, measure
-from caribou.experiments.own_data import is_own, read_own, require_own
+from caribou.experiments.own_data import read_own, require_own
 from caribou.experiments.records import Record, append
 from caribou.privacy.budget import PrivacyUnit
 from cli_support import run
@@ -47,12 +47,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid = '[[grid]]\nmethod = "mlp-dp"\ndataset = ["own.npz", "bank.toml"]\nepsilon = 4\nseeds = 2\n'
     (place / "study.toml").write_text(f'title = "Own graphs"\nkind = "train"\n{grid}')
     return place
-
-
-def test_a_file_is_the_graph_that_was_written(folder: Path) -> None:
-    own, written = read_own("own.npz", folder), cb.datasets.load("csbm", nodes=60, seed=1)
-    assert np.array_equal(own.indices, written.indices)
-    assert np.array_equal(own.features, written.features)
 
 
 def test_tables_are_read_by_their_rules(folder: Path) -> None:
@@ -117,8 +111,3 @@ def test_node_level_asks_for_declarations(folder: Path, tmp_path: Path) -> None:
     assert read_own("bank.toml", tmp_path, unit=PrivacyUnit.EDGE).num_features == 3
     with pytest.raises(CaribouError, match="--category town=a,b,c"):
         read_own("bank.toml", tmp_path, unit=PrivacyUnit.NODE)
-
-
-def test_names_of_the_library_are_no_files() -> None:
-    assert not any(is_own(info.name) for info in cb.datasets.available())
-    assert not is_own(None)

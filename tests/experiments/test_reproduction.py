@@ -44,17 +44,6 @@ def test_ours_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert found.settings.is_file()
 
 
-def test_the_tree_that_one_stands_in_comes_before_that_of_the_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = tree(tmp_path)
-    (tmp_path / "src" / "deep").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "src" / "deep")
-    found = reproduction.find()
-    assert found is not None
-    assert found.folder == mine
-
-
 def test_names_and_paths_of_experiments(elsewhere: Path) -> None:
     with pytest.raises(InputError, match="got 'table', which is no file; the paper's evaluation comes with the source"):
         reproduction.experiment_file("table")
@@ -65,28 +54,3 @@ def test_names_and_paths_of_experiments(elsewhere: Path) -> None:
     assert reproduction.experiment_file("table") == file
     with pytest.raises(InputError, match=r"got 'other', which is no file and no name of an experiment in .*--list"):
         reproduction.experiment_file("other")
-
-
-def test_folders_of_records(elsewhere: Path) -> None:
-    with pytest.raises(InputError, match="results must be a folder of records, got 'results', which is no folder"):
-        reproduction.results_folder("results")
-    with pytest.raises(InputError, match="comes with the source tree"):
-        reproduction.results_folder(None)
-    theirs = tree(elsewhere) / "results"
-    assert reproduction.results_folder(None) == theirs
-    (elsewhere / "results").mkdir()
-    assert reproduction.results_folder("results") == Path("results")
-
-
-def test_code_is_loaded_by_its_path(elsewhere: Path) -> None:
-    import sys
-
-    kept = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "reproduction"}
-    for name in kept:
-        del sys.modules[name]
-    try:
-        assert reproduction.Reproduction(tree(elsewhere)).module("items").ITEMS == [1]
-    finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "reproduction"]:
-            del sys.modules[name]
-        sys.modules.update(kept)

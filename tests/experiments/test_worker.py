@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,9 @@ import scipy.sparse as sp
 import torch
 
 import caribou as cb
-from caribou.errors import InputError
 from caribou.experiments.measures import measure
-from caribou.experiments.worker import Charge, SharedFits, charged, fit_name, measure_on_one_thread
-from caribou.models.encoder import FOLDS, cross_fit, kept_encoders
+from caribou.experiments.worker import Charge, charged, fit_name, measure_on_one_thread
+from caribou.models.encoder import FOLDS
 from caribou.models.objective import USUAL
 from caribou.randomness import Streams
 
@@ -73,16 +71,6 @@ def test_whatever_a_fit_is_made_of_keeps_it_apart() -> None:
     )
 
 
-def test_a_folder_that_was_cleaned_up_costs_another_fit_and_no_cell(tmp_path: Path) -> None:
-    folder, found = tmp_path / "fits", []
-    for _ in range(2):
-        with kept_encoders(SharedFits(folder)):
-            found.append(cross_fit(GRAPH, Streams(0), (4,)).probabilities)
-        assert len(list(folder.iterdir())) == 1
-        shutil.rmtree(folder)
-    assert np.array_equal(*found)
-
-
 def test_what_is_charged_is_added_to_time_and_is_at_least_the_peak_of_memory() -> None:
     measures = {"seconds": 1.0, "cpu_seconds": 0.5, "peak_mb": 400.0, "auc": 0.5}
     found = charged(measures, Charge(2.0, 1.5, 300.04))
@@ -90,8 +78,3 @@ def test_what_is_charged_is_added_to_time_and_is_at_least_the_peak_of_memory() -
     assert charged(measures, Charge(2.0, 1.5, 450.04))["peak_mb"] == 450.0
     assert charged(measures, Charge()) is measures
     assert charged({"noise": 1.0}, Charge(2.0, 1.5, 300.0)) == {"noise": 1.0}
-
-
-def test_a_cell_that_makes_no_sense_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="kind must be one of"):
-        measure_on_one_thread({"kind": "nonsense"}, None, tmp_path)

@@ -17,7 +17,6 @@ from scipy.special import softmax
 
 import caribou as cb
 from caribou import methods
-from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import normalize
 from caribou.layers import project_rows
@@ -104,24 +103,6 @@ def test_the_defaults_are_the_papers_pipeline() -> None:
     assert len({name.split(".")[1] for name in arrays if name.startswith("bases")}) == 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"hops": 0}, "hops must be a whole number >= 1, got 0"),
-        ({"contraction": 1.5}, r"contraction must be in \(0, 1\], got 1.5"),
-        ({"degree_floor": -1}, "degree_floor must be a whole number >= 0, got -1"),
-        ({"messages": "degrees"}, "messages must be one of embeddings, features, got 'degrees'"),
-        ({"layer": "dense"}, "layer must be one of contractive, attention, spectral, gcn, got 'dense'"),
-        ({"layer": "attention", "alpha1": 0.5}, "alpha1 must be 1 for the layer attention, got 0.5"),
-        ({"layer_settings": {"theta0": 1}}, "layer_settings must be of nothing for contractive"),
-        ({"layer": "spectral", "layer_settings": {"x": 1}}, "layer_settings must be of theta0, theta1 for spectral"),
-    ],
-)
-def test_wrong_settings_are_named(settings: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Caribou(**settings)
-
-
 NODE = {"delta": 1e-5, "unit": "node"}
 
 
@@ -177,19 +158,3 @@ def test_a_trained_classifier_shares_mu_squared_with_encoder_and_propagation(hop
     assert gaussian_mu(groups[Group.TRAINING]) == pytest.approx(budget_mu(budget), rel=1e-5)
     for group in (Group.VALIDATION, Group.OTHERS):
         assert gaussian_mu(groups[group]) == pytest.approx(math.sqrt(0.6) * budget_mu(budget), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"hops": 0}, "hops must be a whole number >= 1, got 0"),
-        ({"degree_cap": 0}, "degree_cap must be a whole number >= 1, got 0"),
-        ({"contraction": 0}, "contraction must be"),
-        ({"graph_share": 0.0}, r"graph_share must be in the open interval \(0, 1\), got 0.0"),
-        ({"graph_share": 0.96, "classifier_share": 0.05}, r"graph_share \+ classifier_share must be < 1"),
-        ({"classifier": "tree"}, "classifier must be one of linear, mlp, got 'tree'"),
-    ],
-)
-def test_wrong_settings_are_named_at_node_level(settings: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        CaribouNdp(**settings)

@@ -670,7 +670,6 @@ NODE_CASES = [(n, s) for n, s in CASES if METHODS[n].unit is PrivacyUnit.NODE]
 every_node_case = pytest.mark.parametrize(
     ("name", "settings"), NODE_CASES, ids=[f"{n}-{'-'.join(map(str, s.values()))}" for n, s in NODE_CASES]
 )
-PARTS = ("train", "val", "test")
 
 
 @functools.cache

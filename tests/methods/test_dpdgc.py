@@ -13,7 +13,6 @@ from baseline_support import dense, gradient_sum, weights_to_try
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import neighbour_sums
-from caribou.methods.dpdgc import DpdgcNdp
 from caribou.privacy.calibration import calibrate_sums
 from caribou.privacy.sensitivity import (
     Bounds,
@@ -21,8 +20,6 @@ from caribou.privacy.sensitivity import (
     adjacency_gradient_node_sensitivity,
     sum_sensitivity,
 )
-
-EDGE = {"delta": 1e-5, "unit": "edge"}
 
 pytestmark = pytest.mark.usefixtures("kept_encoder")
 
@@ -78,9 +75,6 @@ def test_a_normalisation_that_is_lost_in_a_copy_is_rejected() -> None:
     assert 0.999 * bound.value <= np.linalg.norm(ours[0] - ours[1]) <= bound.value
 
 
-NODE = {"delta": 1e-5, "unit": "node"}
-
-
 @pytest.mark.parametrize("cap", [1, 2, 3, 4])
 def test_node_bound_of_the_gradients_is_never_exceeded(cap: int) -> None:
     rng = np.random.default_rng(cap)
@@ -118,6 +112,3 @@ def test_bicliques_nearly_reach_the_node_bound_and_exceed_the_published_one(cap:
     reached = float(np.linalg.norm(moved))
     assert share * bound <= reached <= bound
     assert reached > 2 * math.sqrt(cap + 1)  # the published multiplier: squares do not add up here
-
-
-METHOD = DpdgcNdp(degree_cap=5)

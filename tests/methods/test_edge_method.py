@@ -14,7 +14,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, names_of
-from caribou.methods.edge_method import EdgeMethod, given_prior, holds_encoder, prior_of, require_same_start
+from caribou.methods.edge_method import given_prior, holds_encoder, prior_of, require_same_start
 from caribou.models import class_prior, encoder
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.sizes import Sizes
@@ -103,8 +103,3 @@ def test_rows_of_given_probabilities_are_messages_as_they_are() -> None:
     assert np.array_equal(prior.encoder.embeddings(GRAPH.features), p)
     assert np.linalg.norm(p, axis=1).max() <= 1
     assert prior.encoder.to_arrays() == {}
-
-
-def test_what_a_method_must_have_is_asked_for() -> None:
-    with pytest.raises(NotImplementedError):
-        EdgeMethod().release_plan(Sizes(nodes=1, columns=1), Budget(1.0))

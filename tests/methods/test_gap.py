@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from baseline_support import GRAPH
-from caribou.methods.gap import Gap, GapNdp, classifier_inputs, released_sums
-from caribou.methods.mlp import MlpDp
+from caribou.methods.gap import Gap, classifier_inputs, released_sums
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 
@@ -26,7 +25,3 @@ def test_classifiers_read_rows_of_length_one_of_every_hop() -> None:
     assert first is start
     assert all(np.allclose(np.linalg.norm(rows, axis=1), 1) for rows in others)
     assert released_sums(sums).keys() == {"sums_1", "sums_2"}
-
-
-def test_the_encoder_may_be_given_by_its_settings() -> None:
-    assert GapNdp(base={"clip": 0.2}) == GapNdp(base=MlpDp(clip=0.2))  # type: ignore[arg-type]

@@ -14,13 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 from scipy.special import softmax
 
 import caribou
 import caribou as cb
 from caribou import methods
-from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
@@ -30,17 +28,12 @@ from caribou.models.class_prior import fit_class_prior
 from caribou.models.encoder import cross_fit
 from caribou.models.features import centred_unit_rows, random_directions, unit_root_rows, with_random_features
 from caribou.models.network import chain_logits, network_from_arrays
-from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import (
     Gaussian,
-    NonPrivate,
     gaussian_mu,
 )
-from caribou.privacy.mechanism_records import Group, groups_of
-from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load("csbm:nodes=120,signal=3", seed=2)
@@ -61,23 +54,6 @@ def test_it_is_the_encoder_whatever_the_edges_and_the_noise(hidden: tuple[int, .
     assert fits[0].certificate.status == "private"
 
 
-@pytest.mark.parametrize("hidden", [None, ()])
-def test_another_graph_costs_nothing_either(hidden: tuple[int, ...] | None) -> None:
-    fitted = methods.fit(Mlp(hidden=hidden), GRAPH, cb.Budget(1.0), Streams(0))
-    other = cb.datasets.load("csbm:nodes=60,signal=3", seed=5)
-    result = methods.predict_graph(Mlp(hidden=hidden), fitted.weights, other, cb.Budget(1.0), Streams(0))
-    assert result.probabilities.shape == (60, 4)
-    assert result.certificate.epsilon_spent == 0
-    assert epsilon_of(Mlp().plan(GRAPH.sizes(cb.PrivacyUnit.EDGE), cb.Budget(1.0)).cost, 1e-5) == 0
-
-
-def test_bad_input() -> None:
-    with pytest.raises(InputError, match="hidden must be a list of widths such as"):
-        Mlp(hidden=64)
-    with pytest.raises(InputError, match="unit must be edge for mlp, got node"):
-        methods.fit(Mlp(), GRAPH, cb.Budget(1.0, unit="node"), Streams(0))
-
-
 NODE = {"delta": 1e-5, "unit": "node"}
 
 
@@ -87,132 +63,14 @@ VOTING = VotesNdp(declared_degree=30, votes=VotePlan(2, 0.5))
 RANDOM, NETWORK = MlpDp(random_features=40), MlpDp(hidden=8)
 
 
-METHODS = [
-    MlpDp(),
-    RANDOM,
-    NETWORK,
-    VOTING,
-    VotesNdp(declared_degree=30, votes=VotePlan(2, 0.5), base=NETWORK),
-]
-
-
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     return caribou.datasets.load("csbm:nodes=300", seed=1)
 
 
-def graph_bytes(graph: Graph) -> list[bytes]:
-    x = graph.features
-    arrays = [x.data, x.indices, x.indptr] if sp.issparse(x) else [x]
-    return [np.asarray(a).tobytes() for a in (*arrays, graph.indptr, graph.indices, graph.labels, graph.split.train)]
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_contract(method, graph: Graph) -> None:
-    before = graph_bytes(graph)
-    budget = Budget(3.0, **NODE)
-    fitted = [methods.fit(method, graph, budget, Streams(0), NoiseSource.seeded(s)) for s in (5, 5, 6)]
-    assert fitted[0].probabilities.shape == (300, graph.num_classes)
-    assert np.allclose(fitted[0].probabilities.sum(axis=1), 1)
-    assert np.array_equal(fitted[0].probabilities, fitted[1].probabilities)
-    assert not np.array_equal(fitted[0].probabilities, fitted[2].probabilities)
-    assert graph_bytes(graph) == before
-    certificate = fitted[0].certificate
-    assert 2.98 < certificate.epsilon_spent <= 3.0
-    assert certificate.epsilon_spent == epsilon_of(certificate.cost, 1e-5)
-    assert certificate.status == "void"  # a fixed noise seed
-    json.dumps(dict(method.settings()), allow_nan=False)
-
-
-@pytest.mark.parametrize("method", [MlpDp(), VOTING])
-def test_certificate_verifies_and_survives_a_file(method, graph: Graph, tmp_path: Path) -> None:
-    certificate = methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.secure()).certificate
-    certificate.save(tmp_path / "c.json")
-    loaded = Certificate.load(tmp_path / "c.json")
-    assert loaded.status == ("private by degree" if method is VOTING else "private")
-    failed = [c for c in verify(loaded).checks if not c.passed]
-    assert failed == []
-    names = {a.name.value for a in loaded.assumptions}
-    assert "own predictions" in names
-    assert ("parallel composition" in names) == (method is VOTING)
-    assert ("no edge is read" in names) == (method is not VOTING)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_without_privacy_it_is_labelled(method, graph: Graph) -> None:
-    noise = NoiseSource.secure()
-    fitted = methods.fit(method, graph, Budget(math.inf, **NODE), Streams(0), noise)
-    assert fitted.certificate.status == "no privacy"
-    assert NonPrivate() in groups_of(fitted.certificate.mechanisms)[Group.TRAINING]
-    again = methods.fit(method, graph, Budget(math.inf, **NODE), Streams(0), NoiseSource.secure())
-    assert np.array_equal(fitted.probabilities, again.probabilities)  # there is no noise in it
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_unit_must_be_node_and_training_nodes_must_exist(method, graph: Graph) -> None:
-    with pytest.raises(InputError, match="unit must be node"):
-        methods.fit(method, graph, Budget(1.0, 1e-5, "edge"), Streams(0), NoiseSource.seeded(0))
-    for bad in (graph.with_split(None), graph.with_split(Split([], graph.split.val, graph.split.test))):
-        with pytest.raises(InputError, match="must have labels and a split with training nodes"):
-            methods.fit(method, bad, Budget(1.0, **NODE), Streams(0), NoiseSource.seeded(0))
-
-
-@pytest.mark.parametrize(
-    ("base", "changes"),
-    [
-        (MlpDp(), {"logit_noise": 1.5}),
-        (MlpDp(), {"clip": 0.1}),
-        (MlpDp(), {"mean_share": 0.4}),
-        (MlpDp(), {"shrinkage": 1.5}),
-        (MlpDp(), {"train_size": 100}),
-        (MlpDp(), {"random_features": 40}),
-        (RANDOM, {"random_features": 41}),
-        (MlpDp(), {"hidden": 8}),
-        (NETWORK, {"hidden": 9}),
-        (NETWORK, {"clip": 0.1}),
-        (VOTING, {"base": NETWORK}),
-        (VOTING, {"votes": VotePlan(1, 0.5)}),
-        (VOTING, {"votes": VotePlan(2, 0.3)}),
-        (VOTING, {"weight": 3.0}),
-        (VOTING, {"base": MlpDp(clip=0.1)}),
-        (VOTING, {"votes": VotePlan(None, 0.5)}),
-        (VOTING, {"declared_degree": 60}),
-        (VotesNdp(declared_degree=60), {"declared_average_degree": 60.0}),
-        (VotesNdp(declared_average_degree=60.0), {"declared_degree": 60}),
-    ],
-)
-def test_every_option_has_an_effect(base, changes: dict, graph: Graph) -> None:
-    one, two = fitted_probabilities(base, graph), fitted_probabilities(dataclasses.replace(base, **changes), graph)
-    assert not np.array_equal(one, two)
-
-
 @functools.lru_cache
 def fitted_probabilities(method, graph: Graph) -> np.ndarray:
     return methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).probabilities
-
-
-@pytest.mark.parametrize("method", [RANDOM, NETWORK])
-def test_the_public_seed_leaves_the_noise_as_it_is(method, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random features and initial weights follow the public seed; every draw of noise is bit-identical."""
-    drawn: list[np.ndarray] = []
-    original = NoiseSource.gaussian
-
-    def spy(self, shape, **kwargs):
-        drawn.append(original(self, shape, **kwargs))
-        return drawn[-1]
-
-    monkeypatch.setattr(NoiseSource, "gaussian", spy)
-    one, two = (methods.fit(method, graph, Budget(3.0, **NODE), Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
-    half = len(drawn) // 2
-    assert half > 1
-    assert all(np.array_equal(a, b) for a, b in zip(drawn[:half], drawn[half:], strict=True))
-    assert not np.array_equal(one.probabilities, two.probabilities)
-
-
-def test_a_trained_network_leaves_the_global_generator_alone(graph: Graph) -> None:
-    before = torch.random.get_rng_state()
-    methods.fit(NETWORK, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0))
-    assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
@@ -234,21 +92,6 @@ def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
         "2.bias": (graph.num_classes,),
         "mean": (graph.num_features,),
     }
-
-
-def test_certificates_name_what_each_model_releases(graph: Graph) -> None:
-    budget = Budget(3.0, **NODE)
-    linear, network = (
-        methods.fit(m, graph, budget, Streams(0), NoiseSource.seeded(0)).certificate for m in (RANDOM, NETWORK)
-    )
-    assert linear.released == ("weights of the linear model", "mean of the training rows")
-    assert network.released == ("weights of the network", "mean of the training rows")
-    assert len(linear.cost) == len(network.cost) == 2
-    with pytest.raises(InputError, match="must be off with a hidden layer"):
-        MlpDp(hidden=4, random_features=5)
-    for bad in ({"hidden": -1}, {"random_features": -1}, {"random_features": 1.5}):
-        with pytest.raises(InputError, match="must be"):
-            MlpDp(**bad)
 
 
 @pytest.fixture

@@ -134,12 +134,6 @@ def node_fit(method: SageNdp, epsilon: float, graph: Graph = GRAPH):
     return methods.fit(method, graph, cb.Budget(epsilon, **NODE), Streams(1), NoiseSource.seeded(1))
 
 
-def test_another_width_is_refused_at_node_level() -> None:
-    fitted, narrow = node_fit(SageNdp(), 4.0), Graph.from_edges(np.zeros((200, 2)), [[0], [1]])
-    with pytest.raises(InputError, match="6 columns of the model, got 2"):
-        SageNdp().predict(fitted.weights, fitted.released, narrow)
-
-
 def star_worlds(cap: int, own_share: float, seed: int) -> float:
     """How many clips the centre of a star moves the sum of gradients: hill climbing over rows and weights."""
     rng = np.random.default_rng(seed)
@@ -321,13 +315,3 @@ def test_messages_are_unit_rows_of_own_data() -> None:
     changed[2] += 1
     assert np.flatnonzero(~np.isclose(messages(Rows.of(changed), layer), said).all(axis=1)).tolist() == [2]
     assert (messages(Rows.of(z), np.zeros((8, 3))) == 0).all()
-
-
-def test_zeroing_out_a_node_needs_a_declared_training_size() -> None:
-    """With the same declared size the two worlds differ in data only; both node_fit."""
-    node = int(GRAPH.split.train[0])
-    method = SageNdp(train_size=len(GRAPH.split.train))
-    for graph in (GRAPH, GRAPH.without_node(node)):
-        fitted = node_fit(method, 4.0, graph)
-        assert fitted.certificate.public_parameters["train_nodes"] == len(GRAPH.split.train)
-        assert fitted.released["sums"].shape == (200, 3)

@@ -12,8 +12,7 @@ import caribou as cb
 from caribou import methods
 from caribou.mechanisms import edge_votes as mechanism
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.votes import VotesEdge, run_rounds
-from caribou.models.class_prior import class_probabilities
+from caribou.methods.votes import VotesEdge
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("kept_encoder")
@@ -64,19 +63,6 @@ def test_replaying_a_transcript_on_a_neighbouring_graph_moves_one_entry(monkeypa
     moved = [np.abs(whole - replay(GRAPH.without_edge(int(u), int(v)))).sum() for u, v in edges.T[::12]]
     assert set(moved) <= {0, 1}
     assert np.mean(moved) > 0.5
-
-
-@pytest.mark.usefixtures("quick_encoder")
-def test_rounds_can_be_run_under_a_part_of_a_composed_budget() -> None:
-    prior, _ = class_probabilities(GRAPH, Streams(1))
-    decoded = run_rounds(
-        VotesEdge(max_rounds=2), GRAPH, prior, mechanism.VoteBudget.gaussian(0.6), Streams(1), NoiseSource.seeded(1)
-    )
-    assert decoded.scores.shape == decoded.probabilities.shape == (400, 3)
-    assert {"round_1", "round_2"} <= set(decoded.transcript)
-    whole = fit(VotesEdge(), 2.0)
-    alone = run_rounds(VotesEdge(), GRAPH, prior, mechanism.VoteBudget(2.0), Streams(1), NoiseSource.seeded(1))
-    assert np.array_equal(alone.probabilities, whole.probabilities)
 
 
 def test_long_range_chains() -> None:

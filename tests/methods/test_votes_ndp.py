@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.mlp import MlpDp
 from caribou.methods.votes import VOTES_SHARE, VotesNdp
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.budget import Budget
@@ -30,21 +27,11 @@ from caribou.randomness import Streams
 
 NODE = {"delta": 1e-5, "unit": "node"}
 SIZES = Sizes(300, 8, 3, 200, 40, 60)
-VOTING = VotesNdp(declared_degree=30, votes=VotePlan(2, 0.5))
 
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     return caribou.datasets.load("csbm:nodes=300", seed=1)
-
-
-def test_the_public_seed_touches_nothing(graph: Graph) -> None:
-    """Neither the linear model nor the votes draw from it: every edge is read, and fractions need no choice of receivers."""
-    budget = Budget(3.0, **NODE)
-    for method in (VOTING, MlpDp()):
-        one, two = (methods.fit(method, graph, budget, Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
-        assert np.array_equal(one.probabilities, two.probabilities)
-        assert all(np.array_equal(one.released[name], two.released[name]) for name in one.released)
 
 
 @pytest.mark.parametrize("plan", [VotePlan(16, 0.5), VotePlan(8, 0.7), VotePlan(None, 0.3)])
@@ -130,23 +117,6 @@ def test_switch() -> None:
     for bad in ({"declared_degree": 0}, {"declared_average_degree": -1}, {"weight": -1.0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             VotesNdp(**bad)
-
-
-@pytest.mark.skipif(
-    not (Path(os.environ.get("CARIBOU_DATA", "/nonexistent")) / "cora.npz").exists(), reason="no data folder"
-)
-@pytest.mark.parametrize(
-    ("epsilon", "floor", "seeds"), [(1.0, 0.51, 3), (4.0, 0.68, 3), (8.0, 0.72, 3), (math.inf, 0.82, 1)]
-)
-def test_cora(epsilon: float, floor: float, seeds: int) -> None:
-    """Its degrees as anybody may look them up; the rule asks for votes only where nothing is private."""
-    scores, method = [], VotesNdp(declared_degree=70, declared_average_degree=4)
-    for seed in range(seeds):
-        graph = caribou.datasets.load("cora", seed=seed)
-        fitted = methods.fit(method, graph, Budget(epsilon, **NODE), Streams(seed), NoiseSource.seeded(seed))
-        test = graph.split.test
-        scores.append((fitted.probabilities[test].argmax(axis=1) == graph.labels[test]).mean())
-    assert np.mean(scores) > floor
 
 
 def test_the_certified_attack_rate_covers_every_group(graph: Graph) -> None:

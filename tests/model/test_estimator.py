@@ -304,17 +304,6 @@ def test_metrics_of_a_fit_that_promises_nothing_are_not_published() -> None:
             model.publish_metrics(1.0)
 
 
-def test_published_metrics_bring_the_columns_into_the_order_of_the_model() -> None:
-    names = [f"c{k}" for k in range(GRAPH.num_features)]
-    graph = dataclasses.replace(GRAPH, feature_names=tuple(names))
-    model = model_of("mlp-dp").fit(graph)
-    own, other = (
-        model.publish_metrics(30.0, data, noise=NoiseSource.seeded(1))
-        for data in (graph, graph.with_columns(names[::-1]))
-    )
-    assert own.confusion.counts.tolist() == other.confusion.counts.tolist()
-
-
 def test_reproducible_noise_and_a_ledger_exclude_each_other(book: Ledger) -> None:
     for noise in (NoiseSource.seeded(1), NoiseSource.keyed(bytes(32))):
         with pytest.raises(InputError, match="noise must come from the operating system when a ledger is given"):
@@ -332,27 +321,6 @@ def test_a_graph_that_cannot_be_used_is_not_charged(name: str, book: Ledger, fit
         with pytest.raises(InputError, match="must have labelled training nodes"):
             fitted(name).release(OTHER.with_split(None), ledger=book)
     assert book.entries() == ()
-
-
-def test_an_interrupted_fit_stays_charged_and_leaves_no_model(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: NoiseSource) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(NoiseSource, "_next_stream", interrupted)
-    model = model_of("caribou-edp")
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(GRAPH, ledger=book)
-    assert [release.status for release in book.entries()] == ["spent"]
-    with pytest.raises(CaribouError, match="must be fitted first"):
-        model.predict()
-
-
-def test_caribou_predicts_a_graph_without_labels(fitted: Callable[[str], Model]) -> None:
-    """Its messages are then class probabilities alone."""
-    bare = cb.Graph.from_edges(np.asarray(OTHER.features), OTHER.edge_index, name="no labels")
-    result = fitted("caribou-edp").release(bare, spend=True)
-    assert result.probabilities.shape == (bare.num_nodes, OTHER.num_classes)
-    assert result.certificate.epsilon_spent <= 4
 
 
 @pytest.mark.parametrize("name", ["caribou-edp", "votes-edp", "votes-ndp", "mlp-dp"])
@@ -427,15 +395,6 @@ def test_parameters_are_those_of_the_constructor() -> None:
     assert plain.set_params(method="mlp").method == "mlp"
     with pytest.raises(InputError, match="parameter must be one of"):
         model.set_params(depth=3)
-
-
-def test_a_model_with_other_parameters_must_be_fitted_again() -> None:
-    model = model_of("mlp-dp").fit(GRAPH)
-    assert hasattr(model, "classes_")
-    assert model.n_features_in_ == GRAPH.num_features
-    model.set_params(clip=0.2)
-    assert not hasattr(model, "classes_")
-    assert not hasattr(model, "n_features_in_")
 
 
 def test_predictions_are_the_words_of_the_user() -> None:
@@ -621,36 +580,9 @@ def test_a_saved_model_asks_for_probabilities_before_anything_is_charged(own_enc
     assert loaded.extend(GROWN.with_prior(even)).predict_proba().shape == (240, 4)
 
 
-def test_probabilities_of_another_graph_must_be_out_of_fold_too() -> None:
-    rng = np.random.default_rng(0)
-    big, other = (cb.datasets.load("csbm:nodes=600", seed=seed) for seed in (3, 4))
-    knowing = np.full((600, 4), 0.25)
-    knowing[other.split.train] = np.eye(4)[np.array(other.labels)[other.split.train]]
-    model = cb.Model("mlp", cb.Budget(4), encoder=rng.dirichlet(np.ones(4), 600)).fit(big)
-    with pytest.raises(InputError, match="prior must not know the labels of training nodes"):
-        model.release(other.with_prior(knowing))
-
-
-def test_probabilities_may_be_given_as_the_encoder() -> None:
-    own = np.random.default_rng(0).dirichlet(np.ones(4), 90)
-    model = cb.Model("mlp", cb.Budget(4), encoder=own).fit(STRANGER)
-    assert np.allclose(model.predict_proba(), own)
-    with pytest.raises(InputError, match="graph must come with class probabilities"):
-        model.release(GROWN)
-
-
 @pytest.mark.parametrize(("method", "settings"), [("sage-edp", {}), ("caribou-edp", {"messages": "features"})])
 def test_methods_without_a_prior_refuse_one(method: str, settings: dict[str, object]) -> None:
     with pytest.raises(InputError, match="encoder must go with a method that starts from public class probabilities"):
         Model(method, cb.Budget(4), encoder="run", **settings)
     with pytest.raises(InputError, match="encoder must go with"):
         cb.Votes(cb.Budget(4, 1e-5, "node"), encoder="run")
-
-
-def test_parameters_copies_and_clones_keep_it() -> None:
-    from sklearn.base import clone
-    from sklearn.linear_model import LogisticRegression
-
-    model = cb.Votes(cb.Budget(4), encoder=LogisticRegression(C=3))
-    assert clone(model).get_params()["encoder"].C == 3
-    assert copy.copy(model).get_params()["encoder"].C == 3

@@ -197,23 +197,6 @@ def test_bad_probabilities(own: np.ndarray, words: str) -> None:
         GRAPH.with_prior(own)
 
 
-def test_a_graph_without_a_node_has_an_even_row_and_keeps_its_split() -> None:
-    own = np.tile([0.7, 0.1, 0.1, 0.1], (300, 1))
-    smaller = GRAPH.with_prior(own).without_node(5)
-    assert smaller.prior[5].tolist() == [0.25] * 4
-    assert smaller.prior[4].tolist() == own[4].tolist()
-    assert isinstance(smaller.split, Split)
-
-
-@pytest.mark.parametrize("classes", [2, 5])
-def test_a_graph_without_columns_has_the_class_shares(classes: int) -> None:
-    labels = np.random.default_rng(0).integers(classes, size=1500)
-    graph = table(np.empty((1500, 0)), labels)
-    prior, probabilities = fit_class_prior(graph, Streams(0))
-    assert probabilities == pytest.approx(np.tile(np.bincount(labels) / 1500, (1500, 1)), abs=0.1)
-    assert not prior.learners
-
-
 def test_a_label_of_each_class_is_enough_to_fit_words() -> None:
     """Three labelled rows of 2,000 words: all but three eigenvalues of their Gram matrix are 0."""
     rng = np.random.default_rng(0)

@@ -18,7 +18,6 @@ from caribou.models.count_likelihood import (
     CountModel,
     class_evidence,
     multiplier_weights,
-    scaled_down,
     vote_rates,
 )
 
@@ -78,18 +77,6 @@ def test_the_likelihood_of_nodes_is_the_sum_over_true_counts_written_out(budget:
     assert np.allclose(L - L[:, :1, :1], expected - expected[:, :1, :1], atol=1e-4)
 
 
-def test_counts_off_the_table_take_the_nearest_point() -> None:
-    model, rates = CountModel(VoteBudget(1.0), False), np.array([[2.0, 0.5], [0.3, 4.0]])
-    negative, clipped = (
-        model.log_likelihood(np.array([[-30, 2]]), rates),
-        model.log_likelihood(np.array([[-1, 2]]), rates),
-    )
-    assert np.array_equal(negative, clipped)
-    assert np.isfinite(model.log_likelihood(np.array([[10**6, 2]]), rates)).all()
-    counts = np.array([[900.0, 300.0], [300.0, 1.0], [-5.0, -9.0]])
-    assert scaled_down(counts).tolist() == [[300.0, 100.0], [300.0, 1.0], [-5.0, -9.0]]
-
-
 # -- rates ---------------------------------------------------------------------------------------------------------
 
 
@@ -139,12 +126,6 @@ def test_a_class_without_calibration_nodes_gets_the_pooled_rates() -> None:
     assert np.allclose(B[2], [0.5, 0.5, 3.5], atol=0.4)
 
 
-def test_rates_are_positive_even_without_a_vote() -> None:
-    B = fitted_rates(np.zeros((30, 3)), np.arange(30) % 3, np.arange(30))
-    assert (B > 0).all()
-    assert np.isfinite(B).all()
-
-
 # -- degrees and classes -------------------------------------------------------------------------------------------
 
 
@@ -159,32 +140,6 @@ def test_the_distribution_of_degrees_is_recovered() -> None:
     small, large = g[MULTIPLIERS < 0.5].sum(), g[(MULTIPLIERS > 1.9) & (MULTIPLIERS < 5.5)].sum()
     assert small == pytest.approx(0.5, abs=0.05)
     assert large == pytest.approx(0.5, abs=0.05)
-
-
-def test_em_never_lowers_the_posterior_and_the_class_is_weighted() -> None:
-    """Against brute force: one EM step of the returned weights leaves them almost where they are, and classes count."""
-    rng = np.random.default_rng(1)
-    L, p = rng.standard_normal((50, 3, len(MULTIPLIERS))) * 2, rng.dirichlet(np.ones(3), 50)
-    g = multiplier_weights(L, p)
-
-    def objective(weights: np.ndarray) -> float:
-        """The marginal log likelihood with half a pseudo-count each: what EM climbs."""
-        return float(
-            logsumexp(L + np.log(p)[:, :, None] + np.log(weights), axis=(1, 2)).sum() + 0.5 * np.log(weights).sum()
-        )
-
-    uniform = np.full(len(MULTIPLIERS), 1 / len(MULTIPLIERS))
-    assert objective(g) > objective(uniform)
-    for _ in range(20):
-        other = 0.9 * g + 0.1 * rng.dirichlet(np.ones(len(MULTIPLIERS)))
-        assert objective(g) > objective(other) - 0.05
-    certain = np.eye(3)[np.zeros(50, dtype=int)]
-    only_first = multiplier_weights(np.repeat(L[:, :1], 3, axis=1), p)
-    assert np.allclose(multiplier_weights(L, certain), only_first, atol=1e-6), "classes of weight 0 do not count"
-
-
-def test_without_rows_all_degrees_are_as_likely() -> None:
-    assert np.allclose(multiplier_weights(np.zeros((0, 3, 5)), np.zeros((0, 3))), 0.2)
 
 
 def test_class_evidence_is_relative_to_the_best_class_and_bounded() -> None:

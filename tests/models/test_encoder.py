@@ -11,23 +11,17 @@ import torch
 from scipy.special import softmax
 
 from caribou.datasets import load
-from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.models import encoder as module
 from caribou.models.encoder import (
     FOLDS,
-    PLAIN,
-    REGULARISED,
-    WIDE,
     Encoder,
     EncoderConfig,
     Prior,
     Scaling,
-    configurations,
     cross_fit,
     fit_one,
     kept_encoders,
-    widths,
 )
 from caribou.models.objective import Objective
 from caribou.models.trainer import take_steps
@@ -108,15 +102,6 @@ def test_deterministic_per_seed_and_the_global_generator_is_left_alone() -> None
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_it_learns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Well separated classes: nodes that no model was fitted on are right, training nodes out of fold included."""
-    monkeypatch.setattr(module, "configurations", lambda graph: (replace(PLAIN, steps=100),))
-    graph = load("csbm:nodes=150,classes=3,features=8,average_degree=6,signal=5.0", seed=2)
-    right = cross_fit(graph, Streams(0)).probabilities.argmax(axis=1) == graph.labels
-    assert right[graph.split.test].mean() > 0.9
-    assert right[graph.split.train].mean() > 0.9
-
-
 # -- validation ----------------------------------------------------------------------------------------------------
 
 
@@ -163,24 +148,6 @@ def test_each_model_keeps_the_best_of_twelve_checkpoints(validated: bool, monkey
     for number, best in enumerate(kept):
         for ours, state in zip((*encoder.weights, *encoder.biases), best.state, strict=True):
             assert np.array_equal(ours[number], state.numpy())
-
-
-def test_configurations_follow_the_number_of_entries() -> None:
-    assert configurations(GRAPH) == (REGULARISED, PLAIN)
-    many = graph_with(features=np.ones((150, 101), dtype=np.float32))
-    assert configurations(many) == (WIDE,)
-    sparse = np.zeros((150, 1000), dtype=np.float32)
-    sparse[:, :100] = 1
-    assert configurations(graph_with(features=sp.csr_array(sparse))) == (REGULARISED, PLAIN)
-
-
-def test_batches_go_through_all_nodes_before_one_comes_again() -> None:
-    batches = module._batches(np.arange(100, 110), 4, np.random.default_rng(0))
-    taken = [next(batches) for _ in range(6)]
-    for first, second in zip(taken[::2], taken[1::2], strict=True):
-        assert len(set(first) | set(second)) == 8, "two of ten are left over"
-    assert set(np.concatenate(taken)) <= set(range(100, 110))
-    assert sorted(next(module._batches(np.arange(3), 3, np.random.default_rng(0)))) == [0, 1, 2]
 
 
 # -- features ------------------------------------------------------------------------------------------------------
@@ -284,28 +251,3 @@ def test_inside_an_encoder_is_fitted_once_per_graph_seed_and_widths(monkeypatch:
     again = cross_fit(GRAPH, Streams(0), ())
     assert len(fitted) == 6
     assert bits(again) == bits(first)
-
-
-def test_widths_that_make_no_sense_are_refused() -> None:
-    assert widths([64, 16]) == (64, 16)
-    for bad in ("64", 64, None):
-        with pytest.raises(InputError, match="hidden must be a list of widths"):
-            widths(bad)
-    with pytest.raises(InputError, match="hidden must be a whole number >= 1, got 0"):
-        widths([16, 0])
-
-
-def test_encoders_once_keeps_them_unless_they_are_kept_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = load("csbm", nodes=40)
-    fitted = []
-    original = module._fit_jointly
-    monkeypatch.setattr(module, "_fit_jointly", lambda *a: fitted.append(1) or original(*a))
-    few = module.EncoderConfig(6, 0.02, 1e-3, 0.1, 0.0, sparse_row_length=16.0)
-    monkeypatch.setattr(module, "configurations", lambda graph: (few,))
-    with module.encoders_once():
-        first = module.cross_fit(graph, Streams(0))
-        with module.encoders_once():
-            assert module.cross_fit(graph, Streams(0)) is first
-    assert len(fitted) == 1
-    module.cross_fit(graph, Streams(0))
-    assert len(fitted) == 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.errors import CaribouError, InputError
+from caribou.errors import InputError
 from caribou.models.graph_classifier import GraphClassifier, pool
 
 
@@ -55,16 +55,6 @@ def test_another_release_is_predicted() -> None:
         classifier.predict(other[:, :4], its_groups)
 
 
-def test_a_seed_gives_the_same_mlp_again() -> None:
-    state, groups, labels = many_graphs(0)
-    first, second, third = (
-        GraphClassifier(head="mlp", seed=seed).fit(state, groups, labels).predict_proba(state, groups)
-        for seed in (1, 1, 2)
-    )
-    assert np.array_equal(first, second)
-    assert not np.array_equal(first, third)
-
-
 @pytest.mark.parametrize("argument", ["state", "groups", "public_labels"])
 def test_the_private_graph_is_refused_everywhere(argument: str) -> None:
     state, groups, labels = many_graphs(0)
@@ -92,16 +82,6 @@ def test_bad_input(change: dict[str, Any], message: str) -> None:
     given = {"state": np.eye(3), "groups": [0, 1, 1], "public_labels": [0, 1], **change}
     with pytest.raises(InputError, match=message):
         GraphClassifier().fit(**given)
-
-
-def test_bad_use() -> None:
-    with pytest.raises(InputError, match="pooling must be one of mean, sum, got 'max'"):
-        GraphClassifier("max")
-    with pytest.raises(InputError, match="head must be one of linear, mlp, got 'gcn'"):
-        GraphClassifier(head="gcn")
-    with pytest.raises(CaribouError, match="classifier must be fitted first"):
-        GraphClassifier().predict(np.eye(2), [0, 1])
-    assert repr(GraphClassifier()) == "GraphClassifier('mean', 'linear')"
 
 
 def test_a_column_that_hardly_varies_in_the_fit_does_not_decide_alone_elsewhere() -> None:

@@ -55,23 +55,6 @@ def test_the_bayes_head_recovers_known_weights() -> None:
     assert np.allclose(theta[2:] - theta[2:].mean(), [0.5, 0, -0.5], atol=0.08)
 
 
-def test_the_prior_head_recovers_known_weights() -> None:
-    known, labels = drawn(30_000, 1, a=1.7, b=0.0, bias=(-0.4, 0.4, 0.0))
-    theta = fit_prior_head(known.prior, labels).theta
-    assert theta[0] == pytest.approx(1.7, abs=0.1)
-    assert theta[1] == 0
-    assert np.allclose(theta[2:] - theta[2:].mean(), [-0.4, 0.4, 0], atol=0.08)
-
-
-def test_few_rows_are_pulled_to_the_start() -> None:
-    """The penalty is a normal prior around a = 1, b = 1/2: nobody is believed on one row."""
-    known, labels = drawn(1, 0)
-    theta = fit_bayes_head(known, labels).theta
-    assert abs(theta[0] - 1) < 1.5
-    assert abs(theta[1] - 0.5) < 1.5
-    assert np.isfinite(fit_ridge_head(known, labels, 0.03).theta).all()
-
-
 def test_fits_are_the_optimum_of_their_loss() -> None:
     """The loss written in NumPy, minimised by another optimiser from another start."""
     known, labels = drawn(200, 2, a=0.5, b=0.9)
@@ -95,15 +78,6 @@ def test_fits_are_the_optimum_of_their_loss() -> None:
     assert np.allclose(
         np.delete(fit_prior_head(known.prior, labels).theta, 1), minimize(prior, start[1:], tol=1e-12).x, atol=1e-3
     )
-
-
-def test_the_ridge_holds_the_linear_map_back() -> None:
-    known, labels = drawn(300, 3)
-    sizes = [
-        np.linalg.norm(fit_ridge_head(known, labels, ridge).theta[2 + C + len(KNOTS) :]) for ridge in (30, 0.3, 3e-3)
-    ]
-    assert sizes == sorted(sizes)
-    assert sizes[0] < 0.1 * sizes[2]
 
 
 def test_the_ridge_head_learns_what_the_bayes_head_cannot_say() -> None:
@@ -198,17 +172,6 @@ def test_scores_of_folds_are_out_of_fold(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (scores.argmax(axis=1) == labels).mean() > 0.7
 
 
-def test_the_head_of_folds_is_fitted_on_all_rows_and_reproducible() -> None:
-    known, labels = drawn(120, 7)
-    prior_head = Head(np.zeros(2 + C))
-    head, _ = choose_head_by_folds(known, labels, prior_head, np.random.default_rng(1))
-    assert np.array_equal(head.theta, fit_bayes_head(known, labels).theta)
-    few = known.rows(np.arange(FOLDS - 1))
-    head, scores = choose_head_by_folds(few, labels[: FOLDS - 1], prior_head, np.random.default_rng(1))
-    assert head is prior_head
-    assert np.array_equal(scores, prior_head(few))
-
-
 # -- records -------------------------------------------------------------------------------------------------------
 
 
@@ -219,12 +182,6 @@ def test_every_kind_of_head_survives_its_arrays() -> None:
         assert np.array_equal(Head(**head.to_arrays())(known), head(known))
 
 
-def test_an_average_is_the_mean_of_the_scores() -> None:
-    known, labels = drawn(40, 1)
-    each = [fit_bayes_head(known, labels), *(fit_ridge_head(known, labels, ridge) for ridge in heads.RIDGES)]
-    assert np.allclose(fit_average_head(known, labels)(known), np.mean([head(known) for head in each], axis=0))
-
-
 def test_weights_say_which_learner_to_trust() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(C, size=600)
@@ -232,22 +189,3 @@ def test_weights_say_which_learner_to_trust() -> None:
     a = fit_weights([noise, good], labels, start=(0.5, 0.5))[:2]
     assert abs(a[0]) < 0.2
     assert a[1] > 1
-
-
-def test_cross_entropies() -> None:
-    scores, labels = np.random.default_rng(0).standard_normal((6, C)), np.array([0, 1, 2, 2, 1, 0])
-    assert np.allclose(cross_entropies(scores, labels), logsumexp(scores, axis=1) - scores[np.arange(6), labels])
-
-
-def test_evidence_adds_up_and_is_taken_by_rows() -> None:
-    known, _ = drawn(4, 0)
-    more = known.plus(np.ones((4, C)), 2 * np.ones((4, C)))
-    assert np.array_equal(more.evidence, known.evidence + 1)
-    assert np.array_equal(more.counts, known.counts + 2)
-    assert np.array_equal(more.prior, known.prior)
-    taken = more.rows(np.array([3, 0]))
-    assert np.array_equal(taken.evidence, more.evidence[[3, 0]])
-    assert np.array_equal(taken.counts, more.counts[[3, 0]])
-    only = Evidence.of_prior(known.prior)
-    assert not only.evidence.any()
-    assert not only.counts.any()

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import average_noise_variance, noisy_gradient_descent
 from caribou.models import linear
@@ -41,20 +40,6 @@ def test_more_budget_means_a_longer_path_up_to_the_largest() -> None:
     assert path_length_schedule(mu=math.inf, train_size=100) == path_length_schedule(mu=4.0, train_size=100)
     assert path_length_schedule(mu=9.0, train_size=100) == path_length_schedule(mu=4.0, train_size=100)
     assert path_length_schedule(mu=3.9, train_size=100) != path_length_schedule(mu=4.0, train_size=100)
-
-
-def test_the_noise_in_logits_is_between_its_limits() -> None:
-    assert default_logit_noise(1.0) == 0.8
-    assert default_logit_noise(1e-6) == 1.2
-    assert default_logit_noise(4.0) == 0.8
-    assert default_logit_noise(0.5) == pytest.approx(0.8 * 2 ** (1 / 3))
-
-
-def test_schedules_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(InputError, match="train_size must be a whole number >= 1"):
-        path_length_schedule(mu=1.0, train_size=0)
-    with pytest.raises(InputError, match="logit_noise must be a finite number > 0"):
-        path_length_schedule(mu=1.0, train_size=10, logit_noise=-1.0)
 
 
 def test_shrinkage_by_hand() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.errors import CaribouError, InputError
+from caribou.errors import InputError
 from caribou.metrics import Scored, area_under_curve, average_precision
 from caribou.models.links import LinkPredictor
 
@@ -46,22 +46,6 @@ def test_training_finds_the_column_that_carries_the_signal() -> None:
     assert ((trained > 0) & (trained < 1)).all()
 
 
-def test_rankings_against_brute_force() -> None:
-    """The metrics that link prediction is scored by, on its own scores, with ties."""
-    scores = LinkPredictor().scores(np.round(STATE[:12], 0), PAIRS[:, (PAIRS < 12).all(axis=0)])
-    truth = np.arange(len(scores)) % 3 == 0
-    inside, outside = scores[truth], scores[~truth]
-    wins = [(a > b) + 0.5 * (a == b) for a in inside for b in outside]
-    assert area_under_curve(Scored(scores, truth)) == pytest.approx(np.mean(wins))
-    precision, before = 0.0, 0
-    for threshold in sorted(set(scores.tolist()), reverse=True):
-        chosen = scores >= threshold
-        hits = int((chosen & truth).sum())
-        precision += (hits - before) * hits / chosen.sum() / truth.sum()
-        before = hits
-    assert average_precision(Scored(scores, truth)) == pytest.approx(precision)
-
-
 def test_a_predictor_is_used_on_another_release() -> None:
     labels = np.arange(PAIRS.shape[1]) % 2
     predictor = LinkPredictor("logistic").fit(STATE, PAIRS, labels)
@@ -96,18 +80,3 @@ def test_the_private_graph_is_refused_everywhere(argument: str) -> None:
 def test_bad_pairs(pairs: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         LinkPredictor().scores(STATE, pairs)
-
-
-@pytest.mark.parametrize("labels", [[1, 1, 1], [0, 1, 2], [0.0, 1.0, 1.0], [0, 1]])
-def test_bad_labels(labels: list[Any]) -> None:
-    with pytest.raises(InputError, match="public_labels must"):
-        LinkPredictor("logistic").fit(STATE, PAIRS[:, :3], labels)
-
-
-def test_bad_use() -> None:
-    with pytest.raises(InputError, match="kind must be one of cosine, logistic, got 'dot'"):
-        LinkPredictor("dot")
-    with pytest.raises(InputError, match="kind must be logistic to be trained on pairs"):
-        LinkPredictor().fit(STATE, PAIRS, np.arange(PAIRS.shape[1]) % 2)
-    with pytest.raises(CaribouError, match="predictor must be fitted first"):
-        LinkPredictor("logistic").scores(STATE, PAIRS)

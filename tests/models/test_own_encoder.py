@@ -57,13 +57,6 @@ def test_a_classifier_that_remembers_every_row_knows_no_label() -> None:
     assert abs(right.mean() - 0.5) < 0.1
 
 
-def test_randomness_of_a_classifier_follows_the_public_seed_unless_it_has_its_own() -> None:
-    free = [with_encoder(GRAPH, DecisionTreeClassifier(max_features=1), Streams(0))[0].prior for _ in range(2)]
-    assert np.array_equal(*free)
-    other = with_encoder(GRAPH, DecisionTreeClassifier(max_features=1), Streams(1))[0].prior
-    assert not np.array_equal(free[0], other)
-
-
 def test_sparse_rows_and_a_class_that_a_fold_lacks() -> None:
     labels = np.array([0, 1] * 29 + [0, 2])
     features = sp.csr_array(np.eye(60))
@@ -95,11 +88,6 @@ def test_what_cannot_serve_is_refused(encoder: object, words: str) -> None:
         with_encoder(GRAPH, encoder, Streams(0))
 
 
-def test_a_graph_with_probabilities_takes_no_encoder() -> None:
-    with pytest.raises(InputError, match="has class probabilities already"):
-        with_encoder(GRAPH.with_prior(np.full((300, 4), 0.25)), LogisticRegression(), Streams(0))
-
-
 def test_a_classifier_that_stays_fitted_is_refused() -> None:
     """scikit-learn does not clone what is frozen: it would know the labels of all folds."""
     graph = noise_table()
@@ -127,11 +115,6 @@ def test_labelled_rows_are_out_of_fold_on_other_graphs_too() -> None:
     assert np.allclose(again, found.prior)
     order = np.random.default_rng(1).permutation(600)
     assert np.allclose(fitted.probabilities(graph.features[order]), found.prior[order])
-
-
-def test_the_plan_states_what_is_assumed_about_an_encoder() -> None:
-    plan = cb.Model("mlp", cb.Budget(4), encoder=LogisticRegression()).plan(GRAPH)
-    assert "given prior" in {a.name.value for a in plan.assumptions}
 
 
 # -- saved encoders --------------------------------------------------------------------------------------------------
@@ -164,15 +147,6 @@ def test_a_saved_encoder_is_refused_for_another_graph_with_rows_that_it_was_fitt
     model = cb.Model("mlp", cb.Budget(4), encoder=folder).fit(GRAPH)
     with pytest.raises(InputError, match="must not have been fitted on labelled rows of this graph, got "):
         model.release(seen)
-
-
-def test_a_saved_encoder_of_other_columns_or_classes_is_refused(folder: Path) -> None:
-    for text, words in (
-        ("csbm:nodes=100,classes=3", "must know the graph's classes"),
-        ("csbm:nodes=100,features=5", "columns"),
-    ):
-        with pytest.raises(InputError, match=words):
-            cb.Model("mlp", cb.Budget(4), encoder=folder).fit(cb.datasets.load(text))
 
 
 @pytest.mark.parametrize("name", ["caribou", "gap", "lpgnet"])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -37,13 +34,6 @@ def test_a_narrow_table_is_read_by_rank() -> None:
     assert np.abs(rows.mean(axis=0)).max() < 0.02
 
 
-def test_equal_values_get_the_middle_of_their_ranks() -> None:
-    column = np.array([[0.0]] * 90 + [[1.0]] * 10)
-    scores = PublicRows.of(np.hstack([column, column + 1]))(np.hstack([column, column + 1]))[:, 0] * np.sqrt(2)
-    assert scores[0] == pytest.approx(norm.ppf(0.45), abs=0.03)
-    assert scores[-1] == pytest.approx(norm.ppf(0.95), abs=0.1)
-
-
 def test_a_wide_table_is_standardised() -> None:
     rows = PublicRows.of(WIDE_TABLE)(WIDE_TABLE) * np.sqrt(NARROW + 1)
     assert np.allclose(rows.mean(axis=0), 0, atol=1e-5)
@@ -68,14 +58,3 @@ def test_moments_have_the_bits_of_numpy_whatever_the_parts(part: int, monkeypatc
         mean, std = column_moments(rows)
         assert mean.tobytes() == table.mean(axis=0).tobytes()
         assert std.tobytes() == table.std(axis=0).tobytes()
-
-
-def test_moments_of_a_mapped_file_take_no_copy_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PART", 100)
-    np.save(tmp_path / "x.npy", np.ones((20_000, 50), dtype=np.float32))
-    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    tracemalloc.start()
-    column_moments(mapped)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < mapped.nbytes / 10

@@ -62,19 +62,6 @@ def test_a_refusal_reads_no_edge() -> None:
         refuse_graph("pairs", graph, "public")
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ([1.0, 2.0], "state must be numbers of shape"),
-        ([["a"]], "state must be numbers of shape"),
-        ([[np.nan]], "state must be finite"),
-    ],
-)
-def test_bad_rows(state: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        released_state(state)
-
-
 def test_a_method_without_rows_is_named_what_it_lacks() -> None:
     with pytest.raises(InputError, match=r"released must hold state or sums_1.*caribou-ndp.*got probabilities"):
         released_rows({"probabilities": np.ones((2, 2))})

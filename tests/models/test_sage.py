@@ -11,8 +11,7 @@ import torch
 from scipy.special import softmax
 
 from caribou.datasets import load
-from caribou.errors import InputError
-from caribou.models.sage import CHECK_EVERY, Inputs, Neighbourhoods, SageConfig, SageModel, SageNetwork, fit_sage
+from caribou.models.sage import CHECK_EVERY, Inputs, Neighbourhoods, SageConfig, SageModel, fit_sage
 
 GRAPH = load("csbm:nodes=120,classes=3,features=6,average_degree=8,signal=1.5", seed=1)
 PAIRS = np.asarray(GRAPH.edge_index)
@@ -63,13 +62,6 @@ def test_sparse_features_give_the_products_and_gradients_of_dense_ones() -> None
         results.append((out.detach(), weight.grad))
     for a, b in zip(*results, strict=True):
         assert torch.allclose(a, b, atol=1e-5)
-
-
-def test_a_node_without_neighbours_aggregates_zero() -> None:
-    lonely = Neighbourhoods.of(np.array([[0], [1]]), nodes=3)
-    assert lonely.aggregate(torch.ones(3, 2), "mean")[2].tolist() == [0, 0]
-    none = Neighbourhoods.of(np.zeros((2, 0), dtype=np.int64), nodes=3)
-    assert none.aggregate(torch.ones(3, 2), "sum").abs().sum() == 0
 
 
 def test_scores_are_the_formula_written_out() -> None:
@@ -125,21 +117,6 @@ def test_test_labels_are_not_read_but_edges_are() -> None:
     assert not same(fit(), fit(around=Neighbourhoods.of(PAIRS[:, :-5], GRAPH.num_nodes)))
 
 
-def test_neighbours_help() -> None:
-    def accuracy(around: Neighbourhoods) -> float:
-        model = fit(around=around, epochs=60)
-        return float((model.scores(GRAPH.features, around).argmax(axis=1) == LABELS)[SPLIT.test].mean())
-
-    assert accuracy(AROUND) > accuracy(Neighbourhoods.of(PAIRS[:, :0], GRAPH.num_nodes)) + 0.05
-
-
-def test_features_stored_sparse_or_dense_give_the_same_model() -> None:
-    x = (np.random.default_rng(0).random((120, 30)) < 0.1).astype(np.float32) + 0.0
-    dense, sparse = (fit(features=f) for f in (x, sp.csr_array(x)))
-    assert dense.scaling.centre is None, "few entries: rows of one length, not standardised columns"
-    assert np.allclose(dense.scores(x, AROUND), sparse.scores(sp.csr_array(x), AROUND), atol=1e-3)
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_saved_model_gives_the_same_scores(sparse: bool) -> None:
     x = (
@@ -150,24 +127,3 @@ def test_a_saved_model_gives_the_same_scores(sparse: bool) -> None:
     model = fit(features=x)
     again = SageModel.from_arrays(model.to_arrays(), CONFIG)
     assert np.array_equal(again.scores(x, AROUND), model.scores(x, AROUND))
-
-
-def test_dropout_is_for_training_only() -> None:
-    torch.manual_seed(0)
-    network = SageNetwork(6, 3, replace(CONFIG, dropout=0.5))
-    x = Inputs.of(np.array(GRAPH.features))
-    assert torch.equal(network.eval()(x, AROUND), network(x, AROUND))
-    assert not torch.equal(network.train()(x, AROUND), network(x, AROUND))
-
-
-def test_settings_that_make_no_sense_are_refused() -> None:
-    for changes, message in (
-        ({"hidden": 0}, "hidden must be"),
-        ({"layers": 0}, "layers must be"),
-        ({"aggregator": "max"}, "aggregator must be one of mean, sum, got 'max'"),
-        ({"dropout": -0.1}, "dropout must be in"),
-        ({"learning_rate": 0.0}, "learning_rate must be"),
-        ({"epochs": 0}, "epochs must be"),
-    ):
-        with pytest.raises(InputError, match=message):
-            SageConfig(**changes)

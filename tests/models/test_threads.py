@@ -24,12 +24,6 @@ def test_one_inside_and_as_before_outside() -> None:
     assert torch.get_num_threads() == 2
 
 
-def test_as_before_after_an_error() -> None:
-    with pytest.raises(ZeroDivisionError), one_thread():
-        _ = 1 / 0
-    assert torch.get_num_threads() == 2
-
-
 def test_a_decorated_function_can_be_called_again_and_inside_itself() -> None:
     @one_thread()
     def depth(n: int) -> list[int]:

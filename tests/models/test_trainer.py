@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from caribou.errors import InputError
 from caribou.models.trainer import Score, Validation, at_least, first_larger, take_steps
 
 
@@ -71,13 +70,6 @@ def test_of_equal_scores_the_rule_decides(improves: Callable[[Score, Score], boo
     assert best.step == kept
 
 
-def test_the_second_entry_decides_between_equal_first_ones_or_not_at_all() -> None:
-    assert at_least((0.5, 2.0), (0.5, 1.0))
-    assert not at_least((0.5, 0.0), (0.5, 1.0))
-    assert not at_least((0.4, 9.0), (0.5, 1.0))
-    assert not first_larger((0.5, 2.0), (0.5, 1.0))
-
-
 def test_it_looks_when_it_is_due_and_after_the_last_step() -> None:
     x, optimizer, loss = counter()
     seen: list[int] = []
@@ -100,13 +92,6 @@ def test_models_side_by_side_each_keep_their_own_best() -> None:
     )
     best = take_steps(loss, optimizer, steps=3, validation=validation)
     assert [b.state for b in best] == [(0, 1.0), (1, 3.0), (2, 2.0)]
-
-
-def test_without_validation_nothing_is_kept_and_the_rate_is_left_alone() -> None:
-    x, optimizer, loss = counter()
-    assert take_steps(loss, optimizer, steps=3) == []
-    assert x.item() == 3
-    assert optimizer.param_groups[0]["lr"] == 1.0
 
 
 class TestOfModule:
@@ -133,31 +118,6 @@ class TestOfModule:
         assert validation.scores()[0] < best.score
         module.load_state_dict(best.state)
         assert validation.scores()[0] == best.score
-
-    def test_without_validation_rows_nothing_is_predicted_and_the_last_state_is_kept(self) -> None:
-        module = network(0)
-
-        def predict() -> Tensor:
-            raise AssertionError("nobody to predict")
-
-        (best,) = take_steps(
-            lambda _: nn.functional.cross_entropy(module(X), Y),
-            torch.optim.SGD(module.parameters(), lr=0.1),
-            steps=7,
-            validation=Validation.of_module(module, predict, Y[:0], every=3),
-        )
-        assert best.step == 7
-        assert all(torch.equal(best.state[name], value) for name, value in module.state_dict().items())
-
-    def test_it_looks_every_so_many_steps(self) -> None:
-        due = Validation.of_module(network(0), lambda: X, Y, every=5).due
-        assert [step for step in range(1, 16) if due(step)] == [5, 10, 15]
-
-
-def test_no_steps_are_refused() -> None:
-    _, optimizer, loss = counter()
-    with pytest.raises(InputError, match="steps must be a whole number >= 1, got 0"):
-        take_steps(loss, optimizer, steps=0)
 
 
 def test_patience_ends_after_looks_that_improved_nothing() -> None:

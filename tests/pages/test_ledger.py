@@ -65,13 +65,6 @@ def test_the_chart_goes_on_until_now_and_leaves_out_what_has_no_bound(world: Led
     assert "without bound is left out" in free.words
 
 
-def test_the_axis_names_the_day_where_all_of_it_lies_within_one() -> None:
-    later = START + timedelta(minutes=3)
-    for now, label in ((later, "time on 2026-01-10 (UTC)"), (END, "date (UTC)")):
-        chart = spending_chart(Spending("x", PrivacyUnit.EDGE, ((START, 0.0), (later, 1.0)), ()), now)
-        assert (chart.x, chart.dates) == (label, True)
-
-
 def test_the_page_says_what_is_spent_left_and_by_whom(world: Ledger) -> None:
     shown = words(world)
     assert "Do not publish this page" in shown
@@ -110,7 +103,3 @@ def test_a_broken_chain_is_said_first_and_no_figure_is_shown(world: Ledger) -> N
     assert "chain of records is broken" in said(page)["first"]
     assert "<svg" not in page
     assert "2.0" not in said(page)["first"]
-
-
-def test_an_empty_ledger_has_a_page(tmp_path: Path) -> None:
-    assert "no release and no budget" in words(Ledger(tmp_path / "new.sqlite"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import matplotlib as mpl
 import matplotlib.style
 
@@ -23,15 +21,6 @@ def test_a_picture_takes_the_colours_of_the_page() -> None:
     assert "fill: var(--votes); stroke: var(--text)" in element
     assert "fill: var(--card)" in element
     assert "#123456" in element, "a colour that means something else stays"
-
-
-def test_a_picture_has_its_own_ids_and_the_width_of_its_place() -> None:
-    element = inline(SVG, "mine", min_width=640)
-    assert re.findall(r' id="([^"]+)"', element) == ["mine-a"], "an id that nothing refers to is gone"
-    assert 'href="#mine-a"' in element
-    assert 'style="max-width: 140px; min-width: 640px"' in element
-    assert 'd="M1.2 2.2"' in element
-    assert not re.search("<title>|<desc>|<metadata>|height=", element), "the page says it in words"
 
 
 def test_the_style_sheet_is_found_by_its_name_and_has_the_colours_of_a_page() -> None:

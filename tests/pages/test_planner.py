@@ -252,9 +252,3 @@ def test_nothing_sticks_out_and_everybody_can_read_it(fresh: Tab, unit: str) -> 
     if AXE.exists():
         fresh.scheme("light" if unit == "unit-edge" else "dark")
         assert fresh.violations() == []
-
-
-@needs_browser
-def test_the_page_is_small_and_opens_at_once(tab: Tab, page: Path) -> None:
-    assert page.stat().st_size < 1_000_000
-    assert tab.run("performance.getEntriesByType('navigation')[0].loadEventEnd") < 3000

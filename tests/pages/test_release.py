@@ -110,14 +110,6 @@ def test_the_page_states_what_the_certificate_states(name: str) -> None:
         assert f"{degree:,} | {epsilon:.4g}" in shown["strength"]
 
 
-def test_what_is_not_protected_follows_the_unit() -> None:
-    edge, node = shown_of("votes-edp")["unprotected"], shown_of("votes-ndp")["unprotected"]
-    assert "All links of one person together" in edge
-    assert "own prediction" not in edge
-    assert "A node's own prediction" in node
-    assert "Nodes with more than 20 neighbours" in node
-
-
 @pytest.mark.parametrize("name", ["votes-edp", "caribou-edp", "votes-ndp"])
 def test_the_curve_is_that_of_this_method_and_meets_the_figures_of_the_certificate(name: str) -> None:
     c = certificate(name)
@@ -203,14 +195,6 @@ def test_the_state_of_the_signature_is_said_and_a_wrong_one_takes_the_promise_aw
 # -- data -------------------------------------------------------------------------------------------------------------
 
 
-def test_features_are_listed_with_the_declaration_and_a_place_to_sign() -> None:
-    shown = shown_of("votes-edp")["data"]
-    assert "none of these features was computed from links" in shown
-    assert all(f"column {k}\n" in shown for k in range(32))
-    assert shown.splitlines()[-4:] == ["name", "role", "place and date", "signature"]
-    assert "none of these features" not in shown_of("mlp-dp")["data"]
-
-
 def test_words_of_the_owner_never_speak_for_the_library() -> None:
     names = (HOSTILE, *(f"column {k}" for k in range(31)))
     c = replace(certificate("votes-edp"), assumptions=tuple(certificate("votes-edp").assumptions), released=(HOSTILE,))
@@ -249,13 +233,6 @@ def test_metrics_at_node_level_are_marked_whatever_the_file_says() -> None:
     assert "accuracy | 0.500" in parts(replace(known("votes-edp"), quality=free))["quality"]
 
 
-def test_metrics_of_another_run_are_refused() -> None:
-    with pytest.raises(InputError, match="metrics must be about certificate"):
-        Quality.read(document("votes-edp", may_leave=True), certificate("mlp-dp"))
-    with pytest.raises(InputError, match="metrics must be what caribou train --json prints"):
-        Quality.read({"test_metrics": {}}, certificate("votes-edp"))
-
-
 def test_published_metrics_need_a_certificate_that_verifies() -> None:
     shown = {name: {"value": 0.5, "interval95": [0.25, 0.75]} for name in ("accuracy", "balanced_accuracy", "macro_f1")}
     own = certificate("mlp-dp")
@@ -285,12 +262,6 @@ def test_the_balance_of_the_ledger_is_on_the_page(tmp_path: Path) -> None:
     assert "budget: 9 at delta = 1e-05 per year (now 2026)" in shown["ledger"]
     assert "Epsilon spent over time at edge level" in shown["ledger"]
     assert all(words in shown["data"] for words in ("monthly scores", "ada", "2026-11", "survey"))
-
-
-def test_a_ledger_without_the_release_is_said(tmp_path: Path) -> None:
-    _, found = account(tmp_path, charged=False)
-    assert "does not hold this release" in parts(replace(known("caribou-edp"), account=found))["ledger"]
-    assert "without a ledger" in shown_of("votes-edp")["ledger"]
 
 
 def audit(**changes: Any) -> dict[str, Any]:
@@ -362,19 +333,3 @@ def test_nothing_sticks_out_and_everybody_can_read_it(
     if AXE.exists():
         tab.scheme(scheme)
         assert tab.violations() == []
-
-
-@needs_browser
-def test_paper_has_the_assumptions_and_no_documents_for_machines(
-    look: Callable[[Path], Tab], pages: dict[str, Path]
-) -> None:
-    tab = look(pages["edge"])
-    heights = (
-        "[...document.querySelectorAll('section > details')].map((e) => [e.firstChild.textContent, e.offsetHeight])"
-    )
-    closed = dict(tab.run(heights))
-    tab.browser.send("Emulation.setEmulatedMedia", tab.session, media="print")
-    paper = dict(tab.run(heights))
-    assert "The certificate in JSON" in {name for name, height in paper.items() if height == 0}
-    assumptions = next(name for name in paper if "assumptions" in name)
-    assert closed[assumptions] < 80 < 200 < paper[assumptions]

@@ -9,7 +9,6 @@ from reproduction.search import read_trials
 from reproduction.tuned import read_settings
 from typer.testing import CliRunner
 
-from caribou.errors import CaribouError
 from reproduction import choose
 
 DATA = "csbm:nodes=150"
@@ -29,12 +28,6 @@ def call(*arguments: str) -> str:
     result = CliRunner().invoke(choose.app, list(arguments))
     assert result.exit_code == 0, result.output
     return result.stdout
-
-
-def failure(*arguments: str) -> str:
-    result = CliRunner().invoke(choose.app, list(arguments))
-    assert isinstance(result.exception, CaribouError), result.output
-    return str(result.exception)
 
 
 def test_settings_are_chosen_stored_and_used(places: list[str], tmp_path: Path) -> None:
@@ -57,28 +50,3 @@ def test_settings_are_chosen_stored_and_used(places: list[str], tmp_path: Path) 
     assert again == text.splitlines(keepends=True)[0]
     assert read_trials(file) == trials
     assert read_settings(tmp_path / "s.toml") == entries
-
-
-def test_without_fits_the_file_is_what_the_trials_say(places: list[str], tmp_path: Path) -> None:
-    """Complete trials decide; what was not searched, or not to its end, is written as such."""
-    common = ["--dataset", DATA, "--epsilon", "8", "--epsilon", "2", "--seeds", "1"]
-    call("mlp-dp", *common[:4], "--seeds", "1", *places)
-    (searched,) = read_settings(tmp_path / "s.toml")
-    (tmp_path / "s.toml").unlink()
-    file = tmp_path / "trials" / "csbm_nodes=150.jsonl"
-    before = file.read_bytes()
-    call(*common, "--no-fits", *places)
-    entries = read_settings(tmp_path / "s.toml")
-    others = [(e.method, e.epsilon, e.tried) for e in entries if e != searched]
-    assert searched in entries
-    assert others == [("gap-inf", float("inf"), 0), ("mlp-dp", 2.0, 0)]
-    assert file.read_bytes() == before
-    file.write_bytes(before[: before.index(b"\n") + 1])  # one of its two trials
-    call(*common, "--no-fits", *places)
-    assert all(entry.tried == 0 for entry in read_settings(tmp_path / "s.toml"))
-
-
-def test_wrong_words(places: list[str]) -> None:
-    assert "methods must have a search space" in failure("sage-edp", "--dataset", DATA, *places)
-    assert "dataset must be one of" in failure("mlp-dp", "--dataset", "kora", *places)
-    assert "epsilon must be" in failure("mlp-dp", "--dataset", DATA, "--epsilon", "-1", *places)

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from reproduction.collections_of_graphs import load_collection
 
-from caribou.errors import InputError
-
 
 def test_each_chain_is_a_graph_of_the_class_of_its_nodes() -> None:
     found = load_collection("chain-m:4", seed=1)
@@ -55,31 +53,8 @@ def test_class_means_are_shared_between_seeds_and_nothing_else_is() -> None:
     assert np.array_equal(one.graph.indices, again.graph.indices)
 
 
-def test_dense_partners_have_the_degrees_of_a_school() -> None:
-    found = load_collection("dense-partners")
-    assert found.graph.num_nodes == 6000
-    assert 65 < found.graph.degrees.mean() < 72
-
-
 def test_nodes_of_other_graphs_train_nothing() -> None:
     found = load_collection("hubs:graphs=8", seed=1).with_training_graphs(np.array([1, 4]))
     split = found.graph.split
     assert set(found.groups[split.train]) == set(found.groups[split.val]) == {1, 4}
     assert split.sizes == (70, 10, 240)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("cora", "dataset must be one of chain-s, .*, hubs, partners, dense-partners to be a collection"),
-        ("hubs:depth=2", "hubs options must be <name>=<value> with a name of graphs"),
-        ("hubs:graphs", "hubs options must be"),
-        ("hubs:graphs=few", "hubs option graphs must be a whole number, got 'few'"),
-        ("hubs:activity=high", "hubs option activity must be a number, got 'high'"),
-        ("hubs:graphs=3", "graphs must be a whole number >= 8"),
-        ("partners:average_degree=0", "average_degree must be a finite number > 0"),
-    ],
-)
-def test_bad_names(name: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        load_collection(name)

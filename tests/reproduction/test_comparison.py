@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from reproduction.comparison import Wins, rivals, stars, wins
+from reproduction.comparison import Wins, rivals, wins
 
 from reproduction import paper
 
@@ -36,11 +36,6 @@ def test_beyond_chance_is_judged_seed_by_seed() -> None:
     assert wins(few, "a", CELLS[:1], ("b",)).clear == 0, "two seeds are no evidence"
 
 
-def test_the_mlp_without_privacy_is_a_rival_at_every_epsilon() -> None:
-    scores = {("inf", "mlp", "cora"): same(0.75), (1, "a", "cora"): same(0.7), (4, "a", "cora"): same(0.8)}
-    assert wins(scores, "a", CELLS, ("mlp",)) == Wins(1, 1, 2, 2)
-
-
 STANDARD = ("cora", "pubmed", "photo", "computers", "facebook")
 
 
@@ -55,13 +50,3 @@ def test_the_paper_s_own_counts(unit: str, level: str, count: int) -> None:
         values = {m: paper.accuracy("mean", m, dataset, epsilon) for m in (f"caribou-{unit}", *rivals(unit))}
         by_hand += values[f"caribou-{unit}"] == max(values.values())
     assert by_hand == count
-
-
-def test_stars_are_ranks() -> None:
-    scores = {
-        (1, "a", "cora"): same(0.9), (1, "b", "cora"): same(0.8), (1, "c", "cora"): same(0.8),
-        (4, "a", "cora"): same(0.7), (4, "b", "cora"): {0: 0.1, 1: 0.95}, (4, "c", "cora"): same(0.6),
-    }  # fmt: skip
-    # at 1: 5, 4, 4; at 4 the best of the seeds counts: 4, 5, 3
-    assert stars(scores, ("a", "b", "c"), CELLS) == {"a": 4.5, "b": 4.5, "c": 3.5}
-    assert stars(scores, ("a", "d"), CELLS) == {}

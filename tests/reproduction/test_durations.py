@@ -20,10 +20,3 @@ def test_the_mean_of_the_kind_with_a_shared_encoder_once() -> None:
     cells = [cell(method, seed) for method in "ab" for seed in range(3)]
     assert expected(cells, records) == Duration(3 * 210.0, 3, 6)
     assert expected(cells, []) == Duration(0.0, 0, 6)
-
-
-def test_a_sweep_is_timed_by_sweeps_of_its_length() -> None:
-    two, three = ([{"hops": k} for k in range(n)] for n in (2, 3))
-    records = [Record("t", cell("a", 0, sweep=two), OK, {"cpu_seconds": 8.0})]
-    assert expected([cell("a", 1, sweep=two)], records) == Duration(8.0, 1, 1)
-    assert expected([cell("a", 1, sweep=three)], records).known == 0

@@ -140,16 +140,6 @@ def test_curves_heat_maps_and_bars_drawn_twice_are_the_same_and_share_no_ids(
     assert len(identities) == len(set(identities)), "figures must not share ids"
 
 
-def test_columns_stand_in_the_order_of_the_file_whatever_was_run_first(
-    parts: dict[str, Section], results: Path
-) -> None:
-    records = {name: found[::-1] for name, found in read_all(results)[0].items()}
-    items = [item for item in ITEMS if item.name == "pu-3"]
-    head = sections(records, known(), "smoke", items, results)[0].blocks[0].to_csv().splitlines()[0]
-    assert head == block_of(parts, "pu-3", "pu-3-edge").to_csv().splitlines()[0]
-    assert head.index("Chain-S") < head.index("csbm")
-
-
 @needs_browser
 @pytest.mark.slow
 def test_no_table_is_cut_off_at_1400_pixels(tmp_path: Path, look: Callable[[Path], Tab]) -> None:

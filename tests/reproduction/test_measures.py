@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from caribou.errors import InputError
 from caribou.experiments.measures import measure
 from caribou.methods.sage import SageEdge
 
@@ -46,27 +45,3 @@ def test_without_privacy_edges_are_found() -> None:
     assert found["auc"] > 0.9
     gcn = {name: value for name, value in cell.items() if name != "query_modes"} | {"method": "gcn"}
     assert measure(gcn, None)["auc"] > 0.9
-
-
-def test_node_attacks() -> None:
-    cell = {"kind": "audit", "dataset": GRAPH, "method": "mlp-dp", "epsilon": 8, "seed": 1}
-    member = measure({**cell, "attack": "gmia"}, None)
-    assert {"same_query_auc", "class_auc"} <= set(member["details"])
-    ratios = measure({**cell, "attack": "lira", "fits": 8}, None)
-    assert ratios["details"]["fits"] == 8
-    assert ratios["details"]["unit"] == "node"
-    assert ratios["details"]["bound_applies"]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"attack": "distinguish"}, "attack must be one of linkteller, similarity, gmia, lira, got 'distinguish'"),
-        ({"attack": "gmia", "method": "gcn"}, "attack must be linkteller for gcn, got 'gmia'"),
-        ({"method": "sage-inf"}, "epsilon must be inf for sage-inf"),
-        ({"query_modes": ["twice"]}, "query_mode must be one of"),
-    ],
-)
-def test_bad_cells(change: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        measure({**LINKTELLER, **change}, None)

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reproduction.pack import pack, pack_folders, write_archive
 from reproduction.search import read_trials
 
-from caribou.errors import InputError
 from caribou.experiments.journal import ARCHIVE, LINES, append_line, archive_of, read_archive
 from caribou.experiments.records import read_all
 
@@ -66,24 +64,3 @@ def test_packing_twice_adds_nothing_and_anybody_can_read_it(tmp_path: Path) -> N
     assert read_archive(archive_of(file)) == entries
     assert list(pd.read_parquet(archive_of(file))["seed"].map(json.loads)) == list(range(50))
     assert pack_folders([tmp_path]) == []
-
-
-@pytest.mark.parametrize("line", [b"[1]", b'{"a": ', b'{"a": 1} x', b"\xff"])
-def test_what_is_no_object_stops_it_and_everything_stays(line: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "table.jsonl"
-    write_archive(archive_of(file), [{"a": 1}])
-    file.write_bytes(b'{"a": 2}\n' + line + b"\n")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(InputError, match=r"a line must be a JSON object to be packed, got .*table.jsonl, line 2"):
-        pack(file)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_files_that_are_no_archives(tmp_path: Path) -> None:
-    other = tmp_path / "nodes.parquet"
-    pd.DataFrame({"id": [1, 2]}).to_parquet(other)
-    with pytest.raises(InputError, match="another kind of Parquet file"):
-        read_archive(other)
-    other.write_bytes(other.read_bytes()[:-20])
-    with pytest.raises(InputError, match=r"archives that can be read, got .*nodes.parquet"):
-        read_archive(other)

@@ -8,16 +8,11 @@ from pathlib import Path
 import pytest
 from reproduction.items import ITEMS
 
-from caribou.experiments.grid import Experiment, available
-from caribou.experiments.records import FAILED, OK, Record, cell_key, latest, read
+from caribou.experiments.grid import available
+from caribou.experiments.records import OK, cell_key, latest, read
 from reproduction import pages
 
 ROOT = Path(__file__).parents[2]
-TABLE = Experiment("table", "A table", "", "train", ({"method": ["a", "b"], "dataset": "cora", "seeds": 3},), {})
-
-
-def record(method: str, seed: int, status: str = OK, **measures: float) -> Record:
-    return Record("table", {"kind": "train", "method": method, "dataset": "cora", "seed": seed}, status, measures)
 
 
 def test_pages_are_up_to_date() -> None:
@@ -31,18 +26,6 @@ def test_figures_in_the_words_about_downstream_tasks_stand_in_its_tables() -> No
     rows = "\n".join(line for line in tables.split("\n") if line.startswith("|"))
     assert len(figures) > 10
     assert not [figure for figure in figures if not re.search(rf"[|±] {re.escape(figure)} ", rows)]
-
-
-def test_minutes_by_kind_over_two_cores_with_a_shared_encoder_once() -> None:
-    first = record("a", 0, cpu_seconds=300.0)
-    again = record("a", 1, cpu_seconds=300.0, shared_cpu_seconds=180.0)
-    failed = record("b", 0, FAILED)
-    # a: (300 + 120) / 2 = 210 s on average, three cells, two cores
-    assert pages.minutes(TABLE, [first, again, failed]) == "> 5 (time known for 3 of 6 cells)"
-    other = record("b", 1, cpu_seconds=60.0)
-    assert pages.minutes(TABLE, [first, again, failed, other]) == "7"
-    assert pages.minutes(TABLE, [record("a", 0, cpu_seconds=1.0), record("b", 0, cpu_seconds=1.0)]) == "< 1"
-    assert pages.minutes(TABLE, []) == pages.minutes(TABLE, [record("a", 0, test_accuracy=0.5)]) == "n.m."
 
 
 def test_every_item_and_every_experiment_has_a_row() -> None:
@@ -102,11 +85,3 @@ def test_counts_of_wins_on_the_page_are_those_of_the_records(mark: str, unit: st
                         compared += 1
                         won += own >= max(values)
             assert shown.startswith(f"{won} of {compared} (" if compared else "not run"), (title, shown)
-
-
-def test_a_page_without_marks_is_an_error() -> None:
-    cell = {"kind": "audit", "attack": "lira", "dataset": "cora", "method": "gap-ndp", "epsilon": 1, "seed": 0}
-    rates = {"0.01": 0.1, "0.1": 0.2}
-    measured = Record("audit", cell, OK, {"auc": 0.5, "tpr_at_fpr": rates, "tpr_allowed": rates})
-    with pytest.raises(ValueError, match="marks of audit-lira"):
-        pages.audit_page("nothing here", [measured])

@@ -31,27 +31,6 @@ def test_a_row_of_caribou_says_what_it_is(more: dict, face: str) -> None:
     assert rows.row_label(fitted(**more)) == f"caribou-edp, {face}"
 
 
-def test_the_paper_s_figures_stand_beside_its_own_methods_alone() -> None:
-    theirs = [rows.AUTHORS, rows.VALIDATED, rows.DEFAULTS, rows.GRID]
-    assert all(rows.of_the_paper(f"caribou-ndp, {face}") for face in theirs)
-    assert not any(rows.of_the_paper(f"caribou-ndp, {face}") for face in (rows.RAW,))
-    assert rows.of_the_paper("mlp")
-    assert not rows.of_the_paper("votes-edp")
-
-
-def test_a_row_on_the_whole_benchmark_alone_moves_to_the_paper_s_graph() -> None:
-    records = [
-        fitted("gap-edp", "photo:connected"), fitted("mlp", "photo:connected"), fitted("mlp", "photo"),
-        fitted("votes-edp", "photo"), fitted("votes-edp", "cora"), fitted("votes-edp", "computers"),
-    ]  # fmt: skip
-    found, moved = rows.on_paper_graphs(records)
-    assert moved == {("votes-edp", "photo:connected")}
-    assert [(r.cell["method"], r.cell["dataset"]) for r in found] == [
-        ("gap-edp", "photo:connected"), ("mlp", "photo:connected"), ("votes-edp", "photo:connected"),
-        ("votes-edp", "cora"), ("votes-edp", "computers"),
-    ]  # fmt: skip
-
-
 def test_a_sweep_becomes_a_record_per_setting() -> None:
     plain = fitted()
     sweep = fitted(settings={"degree_floor": 2}, sweep=[{"hops": 1}, {"hops": 2}, {"hops": 0}])

@@ -16,15 +16,11 @@ from reproduction.search import (
     append_trial,
     best_settings,
     held_out,
-    read_spaces,
     read_trials,
     run_trials,
-    settings_of,
 )
 
 import caribou as cb
-from caribou.errors import InputError
-from caribou.mechanisms import randomized_response
 from reproduction import search as trials
 
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
@@ -37,21 +33,6 @@ def halves(name: str, seed: int) -> HeldOut:
 
 
 # -- spaces --------------------------------------------------------------------------------------------------------
-
-
-def test_unequal_spaces_and_spaces_without_the_defaults_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="folder of search spaces"):
-        read_spaces(tmp_path)
-    (tmp_path / "mlp-dp.toml").write_text("clip = [0.3, 0.1]\n")
-    (tmp_path / "sage-ndp.toml").write_text("message_scale = [1, 2, 3]\n")
-    with pytest.raises(InputError, match="same number of settings, got mlp-dp 2, sage-ndp 3"):
-        read_spaces(tmp_path)
-    for space in ({"clip": [0.1, 0.2]}, {"clip": [0.3, "default"]}):
-        with pytest.raises(InputError, match="hold the defaults once"):
-            settings_of("mlp-dp", space)
-    with pytest.raises(InputError, match="settings of a space must be a list of tables, got 3"):
-        settings_of("mlp-dp", {"settings": 3})
-    assert settings_of("gap-edp", {"hops": [3, "default"]}) == [{}, {"hops": 3}]
 
 
 # -- what a fit sees -----------------------------------------------------------------------------------------------
@@ -138,14 +119,3 @@ def test_the_best_mean_wins_and_the_defaults_win_a_tie() -> None:
     )
     tied = best_settings(STUDY, [trial(0.3, 0, 0.6), trial(0.1, 0, 0.6), trial(0.2, 0, 0.6)])
     assert tied.settings == {"clip": 0.3}
-
-
-def test_a_refused_setting_is_recorded_and_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = best_settings(STUDY, [trial(0.3, 0, None, "too large"), trial(0.1, 0, 0.2)])
-    assert (refused.settings, refused.default_accuracy) == ({"clip": 0.1}, None)
-    with pytest.raises(InputError, match="must run on csbm to be searched, got: too large"):
-        best_settings(STUDY, [trial(0.3, 0, None, "too large")])
-    monkeypatch.setattr(randomized_response, "MOST_PAIRS", 10)
-    (found,) = run_trials(Study("sage-edp", "csbm", 1.0, (0,)), {"hidden": [64]}, halves)
-    assert found.accuracy is None
-    assert "at most 10 edges" in found.error

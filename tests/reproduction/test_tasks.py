@@ -16,7 +16,6 @@ from reproduction.tasks import (
 )
 
 from caribou.datasets import load
-from caribou.errors import InputError
 from caribou.experiments.measures import measure
 from caribou.graph import Graph
 from caribou.methods import fit, method_info
@@ -139,31 +138,3 @@ def test_the_release_does_not_see_hidden_edges(monkeypatch: pytest.MonkeyPatch) 
     )
     measure({**LINKS, "method": "gap-edp", "settings": {}}, None)
     assert [graph.num_edges for graph in seen] == [900]
-
-
-@pytest.mark.usefixtures("quick_learning")
-@pytest.mark.parametrize("method", ["caribou-edp", "gap-edp", "mlp"])
-def test_graphs_of_one_collection_and_of_another(method: str) -> None:
-    settings = LINKS["settings"] if method == "caribou-edp" else {}
-    cell = {"kind": "downstream", "task": "graphs", "dataset": "chain-s:8", "method": method, "epsilon": 16, "seed": 1}
-    one = measure({**cell, "settings": settings}, None)
-    assert one["test_graphs"] == 8, "the half without public classes"
-    assert one["test_accuracy"] == next(iter(one["by_rows"].values()))["linear"]
-    other = measure({**cell, "dataset": "chain-s:8 -> chain-m:6", "settings": settings}, None)
-    assert other["test_graphs"] == 12
-    assert other["by_rows"].keys() == one["by_rows"].keys()
-    if method == "mlp":
-        assert one["test_accuracy"] == other["test_accuracy"] == 1, "the first node of a chain tells its class"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"task": "nodes"}, "task must be one of links, graphs, got 'nodes'"),
-        ({"task": "graphs", "dataset": "cora"}, "to be a collection of graphs, got 'cora'"),
-        ({"method": "caribou-inf"}, "epsilon must be inf for caribou-inf"),
-    ],
-)
-def test_bad_tasks(change: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        measure({**LINKS, **change}, None)

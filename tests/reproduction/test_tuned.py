@@ -47,19 +47,3 @@ def test_a_cell_names_whose_settings_it_has() -> None:
         settings_of({"method": "gap-edp", "dataset": "cora", "chosen": "authors-top"}, 4.0)
     with pytest.raises(InputError, match="chosen must be true or one of authors-top"):
         settings_of({**cell, "chosen": "mine"}, 4.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[[tuned]\n", "must be TOML"),
-        ('[[tuned]]\nmethod = "mlp"\ndataset = "cora"\n', "fields of an entry, got .* entry 1"),
-        ('[[tuned]]\nmethod = "mlp"\ndataset = "cora"\nepsilon = 1.0\nhops = 2\n', "entry 1"),
-        ('[[tuned]]\nmethod = "mlp"\ndataset = "cora"\nepsilon = 1.0\n' * 2, "second one in .* entry 2"),
-    ],
-)
-def test_a_broken_file_says_where(text: str, words: str, tmp_path: Path) -> None:
-    file = tmp_path / "settings.toml"
-    file.write_text(text)
-    with pytest.raises(InputError, match=words):
-        read_settings(file)

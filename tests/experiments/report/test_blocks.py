@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from caribou.experiments.report.blocks import NOT_RUN, Entry, Figure, Table, marked
+from caribou.experiments.report.blocks import NOT_RUN, Entry, Table
 from caribou.experiments.report.items import Item
 from caribou.experiments.report.page import Section, render
 
@@ -43,20 +43,3 @@ def test_seeds_are_said_where_they_are_fewer_than_elsewhere() -> None:
     assert [table.note(entry) for entry in rows[0]] == ["", "", "", "1 seed", ""]
     all_of_one = Table("t", "T", ("method", "a"), (("", ((Entry("gap"), Entry("1", seeds=1)),)),))
     assert all_of_one.note(Entry("1", seeds=1)) == ""
-
-
-def test_marks_keep_notes_and_seeds() -> None:
-    best, second = marked([Entry("2", 2.0, title="hops 3", seeds=3), Entry("1", 1.0)])
-    assert (best.mark, best.title, best.seeds, second.mark) == ("best", "hops 3", 3, "second")
-
-
-def test_long_words_are_broken_and_figures_are_not() -> None:
-    row = (Entry("gap"), Entry("perturbed message passing"), Entry("80.2 ± 4.7, and more", 0.802))
-    html = shown(Table("t", "T", ("method", "a", "b"), (("", (row,)),)))
-    assert '<td class="words"><span>perturbed message passing</span></td>' in html
-    assert "<td><span>80.2 ± 4.7, and more</span></td>" in html
-
-
-def test_a_figure_has_its_data() -> None:
-    figure = Figure("f", "F", "words", lambda: ("<svg/>", b""), (("x", "y"), (1, "a, b")))
-    assert figure.to_csv() == 'x,y\n1,"a, b"\n'

@@ -57,31 +57,6 @@ def test_settings_that_differ_are_rows_and_the_only_one_is_an_axis() -> None:
     assert set(blocks) == {"study-table", "study-cost"}, "no axis of numbers"
 
 
-def test_attacks_are_compared_by_their_auc() -> None:
-    records = [
-        Record(
-            "study",
-            {"kind": "audit", "attack": attack, "method": "gap-ndp", "dataset": "mine", "epsilon": 8, "seed": 0},
-            OK,
-            {"auc": area},
-        )
-        for attack, area in (("gmia", 0.75), ("lira", 0.625))
-    ]
-    (table,) = general_blocks("study", records)
-    assert texts(table)["ε = 8"] == {"gap-ndp, attack gmia": ["0.750"], "gap-ndp, attack lira": ["0.625"]}
-
-
-def test_without_a_score_every_measure_is_a_column() -> None:
-    records = [
-        Record("study", {"kind": "noise", "hops": hops, "seed": seed}, OK, {"noise": hops * 1.5 + seed, "name": "x"})
-        for hops in (1, 2)
-        for seed in (0, 1)
-    ]
-    (table,) = general_blocks("study", records)
-    assert table.head == ("cell", "noise")
-    assert texts(table)[""] == {"hops 1": ["2"], "hops 2": ["3.5"]}
-
-
 @pytest.mark.parametrize("drop", ["dataset", "method", "epsilon"])
 def test_cells_of_another_shape_are_shown_all_the_same(drop: str) -> None:
     record = fitted("gap-edp", 4, 0, 0.5)

@@ -102,18 +102,6 @@ def test_an_item_is_made_of_the_cells_of_its_scale_and_says_what_is_left_out(wor
     assert "1 records are of cells that this scale does not have" in page_module.render([part], [], "laptop")
 
 
-def test_a_page_is_added_to_a_folder_that_has_more(parts: list[Section], tmp_path: Path) -> None:
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "study.jsonl").write_text("keep")
-    written = write_report(tmp_path, parts, [], "laptop", beside_others=True)
-    assert written[0] == tmp_path / "index.html"
-    assert {path.name for path in written} < {path.name for path in tmp_path.iterdir()}
-    assert (tmp_path / "results" / "study.jsonl").read_text() == "keep"
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="out must be a folder that can be written"):
-        write_report(tmp_path / "file", parts, [], "laptop", beside_others=True)
-
-
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep")
     with pytest.raises(InputError, match="out must be a new folder or an earlier report"):
@@ -136,13 +124,6 @@ def test_an_earlier_report_is_replaced_or_stays(tmp_path: Path, monkeypatch: pyt
         write_report(out, [], [], "smoke", "Third.")
     assert "Second." in (out / "index.html").read_text()
     assert [file.name for file in out.parent.iterdir()] == ["report"]
-
-
-def test_the_page_holds_its_pictures_and_the_notes_of_entries(page: Path) -> None:
-    html = page.read_text()
-    assert "<script" not in html
-    assert html.count("<svg") == 1
-    assert '<td title="3 seeds"><b>' in html
 
 
 @needs_browser
