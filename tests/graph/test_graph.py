@@ -3,8 +3,6 @@
 import copy
 import itertools
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -15,13 +13,6 @@ from hypothesis import given
 from caribou.errors import InputError
 from caribou.graph import Cleaning, Graph, Split
 from graph_support import assert_same, edge_lists, path_graph
-
-
-def test_import_is_light():
-    code = "import sys, caribou.graph, caribou.datasets; print([m for m in sys.modules if m in sys.argv])"
-    heavy = ["torch", "torch_geometric", "pandas", "pyarrow", "networkx"]
-    done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_literal_graph():

@@ -17,9 +17,7 @@ from caribou.graph import Graph
 from caribou.mechanisms import edge_votes
 from caribou.mechanisms.edge_votes import NoisyCounts, QueryOnceGuard, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.arithmetic import grid_spacing
-from caribou.privacy.events import Gaussian
 from graph_families import graph_of, small_graphs
 
 Stage = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -138,14 +136,6 @@ def test_gaussian_votes_lie_on_the_grid_of_their_noise() -> None:
     assert np.array_equal(counts / grid, np.rint(counts / grid))
     assert (1 / grid).is_integer()
     assert (counts[::2] != 0).any(), "new nodes may hear each other, so their rows carry noise as well"
-
-
-def test_gaussian_votes_compose_in_squares_and_others_cost_their_epsilon() -> None:
-    assert VoteBudget.gaussian(0.5).event == Gaussian(2.0)
-    both = [VoteBudget.gaussian(0.6).event, Gaussian(1 / 0.8)]
-    assert epsilon_of(both, 1e-5) == pytest.approx(epsilon_of([Gaussian(1.0)], 1e-5), rel=1e-4)
-    assert math.isinf(epsilon_of([VoteBudget.gaussian(math.inf).event], 1e-5))
-    assert epsilon_of([VoteBudget(1.5).event], 1e-9) == pytest.approx(1.5, abs=1e-7)
 
 
 def test_bad_questions() -> None:

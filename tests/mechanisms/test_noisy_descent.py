@@ -21,11 +21,7 @@ from caribou.mechanisms.noisy_descent import (
     poisson_samples,
     train_privately,
 )
-from caribou.models.features import centred_unit_rows
-from caribou.models.linear import path_length_schedule, shrink_rows
-from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.allocation import AllocatedPart, Part
-from caribou.privacy.events import Gaussian, SubsampledGaussian
 from descent_support import C, D, N, Residual, data, full_batch, mlp, std_is_rejected, vector
 
 
@@ -202,59 +198,10 @@ def test_the_divisor_is_not_the_sampled_size() -> None:
     assert np.allclose(one, 2 * two)
 
 
-SAMPLED = AllocatedPart(Part("training", steps=60, sampling_probability=0.2), 1.94)
-"""DP-SGD within (4, 1e-5)."""
-
-
-def test_costs_are_those_of_the_parts() -> None:
-    assert full_batch(40, 7.0).event == Gaussian(7.0, 40)
-    assert SAMPLED.event == SubsampledGaussian(1.94, 0.2, 60)
-    assert 3.9 < epsilon_of([SAMPLED.event], 1e-5) <= 4.0
-
-
-def test_it_learns() -> None:
-    rng = np.random.default_rng(0)
-    y = rng.integers(3, size=1500)
-    x = np.eye(3, 20)[y] + 0.3 * rng.standard_normal((1500, 20))
-    rows = centred_unit_rows(x, np.zeros(20))
-    schedule = path_length_schedule(mu=0.5, train_size=1500)
-    part = full_batch(schedule.steps, math.sqrt(schedule.steps) / 0.5)
-    weights = noisy_gradient_descent(
-        rows, y, classes=3, schedule=schedule, calibrated=part, noise=NoiseSource.seeded(0)
-    )
-    shrunk = shrink_rows(weights, noise_variance=average_noise_variance(schedule, part), strength=0.4)
-    assert (rows.times(shrunk).argmax(axis=1) == y).mean() > 0.9
-    assert np.abs(shrunk[3:]).sum() < np.abs(weights[3:]).sum()
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(20, 16), nn.SELU(), nn.Linear(16, 3))
-    trained = train_privately(
-        module,
-        x,
-        y,
-        clip=1.0,
-        divisor=0.2 * 1500,
-        optimizer=Optimizer(0.05, "adam"),
-        calibrated=SAMPLED,
-        noise=NoiseSource.seeded(1),
-    )
-    assert (trained(torch.from_numpy(x)).argmax(dim=1).numpy() == y).mean() > 0.9
-
-
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d(6), nn.InstanceNorm1d(6, track_running_stats=True)])
 def test_batch_statistics_are_refused(norm: nn.Module) -> None:
     with pytest.raises(InputError, match="must not contain batch normalisation"):
         fit(nn.Sequential(nn.Linear(D, 6), norm, nn.Linear(6, C)), 2, noise=NoiseSource.seeded(0))
-
-
-def test_stored_as_csr_rows_or_dense_it_is_the_same_fit() -> None:
-    rows = centred_unit_rows(sp.csr_array(data()[0]), np.full(D, 0.2))
-    explicit = rows.times(np.eye(D))
-    fits = [
-        vector(fit(mlp(), 4, probability=0.5, noise=NoiseSource.seeded(0), x=z))
-        for z in (rows, explicit, sp.csr_array(explicit))
-    ]
-    assert np.allclose(fits[0], fits[1])
-    assert np.allclose(fits[1], fits[2])
 
 
 def test_descent_is_the_loop_written_out() -> None:

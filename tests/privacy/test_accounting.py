@@ -21,7 +21,6 @@ from caribou.privacy.accounting import (
     best_rdp_order,
     epsilon_for_rate,
     epsilon_of,
-    event_words,
     gaussian_pld_epsilon,
     gdp_delta,
     gdp_epsilon,
@@ -48,7 +47,7 @@ deltas = st.floats(1e-12, 0.05)
 mus = st.floats(0.01, 8)
 
 
-@pytest.mark.parametrize("x", [-1e3, -200.0, -40.0, -25.1, -25.0, -24.9, -8.0, -1.0, 0.0, 1.0, 8.0])
+@given(x=st.floats(-1e3, 9) | st.sampled_from([-25.1, -25.0, -24.9, 0.0]))
 def test_log_normal_cdf_equals_scipy(x: float) -> None:
     assert log_normal_cdf(x) == pytest.approx(float(log_ndtr(x)), rel=1e-12, abs=1e-15)
 
@@ -61,28 +60,17 @@ def test_golden_gaussian_multipliers(epsilon: float, multiplier: float) -> None:
 
 @pytest.mark.parametrize(
     ("hops", "convergent", "linear"),
-    [(1, 1.07, 1.07), (2, 1.51, 1.51), (4, 2.12, 2.14), (64, 4.66, 8.56), (128, 4.67, 12.11)],
+    [(1, 1.07, 1.07), (2, 1.51, 1.51), (4, 2.12, 2.14), (8, 2.94, 3.03), (16, 3.87, 4.28), (128, 4.67, 12.11)],
 )
 def test_paper_noise_table(hops: int, convergent: float, linear: float) -> None:
-    """The paper's noise table: Delta = 1, order 6, C_L = 0.9, epsilon = 4, delta = 1e-3."""
+    """The paper's noise table: Delta = 1, order 6, C_L = 0.9, epsilon = 4, delta = 1e-3.
+
+    At 8 and 16 hops it prints 3.00 and 4.07, which its formula does not give.
+    """
     one = rdp_noise_multiplier(epsilon=4, delta=1e-3, order=6)
     assert one is not None
     assert one * math.sqrt(convergence_factor(hops=hops, contraction=0.9)) == pytest.approx(convergent, abs=0.015)
     assert one * math.sqrt(hops) == pytest.approx(linear, abs=0.015)
-
-
-@pytest.mark.parametrize(("hops", "formula", "printed"), [(8, 2.94, 3.00), (16, 3.87, 4.07), (32, 4.51, 4.66)])
-def test_paper_noise_table_differs_from_its_formula_in_the_middle(hops: int, formula: float, printed: float) -> None:
-    one = rdp_noise_multiplier(epsilon=4, delta=1e-3, order=6)
-    assert one is not None
-    ours = one * math.sqrt(convergence_factor(hops=hops, contraction=0.9))
-    assert ours == pytest.approx(formula, abs=0.006)
-    assert abs(ours - printed) > 0.05
-
-
-def test_golden_convergence_factors() -> None:
-    assert convergence_factor(hops=10, contraction=0.8) / 2 == pytest.approx(3.62, abs=0.01)
-    assert convergence_factor(hops=2, contraction=0.8) / 2 == pytest.approx(0.99, abs=0.005)
 
 
 @given(hops=st.integers(1, 100_000), contraction=st.floats(1e-6, 1))
@@ -130,13 +118,6 @@ def test_mu_grows_with_epsilon_and_delta(epsilon: float, delta: float, factor: f
     assert gdp_mu(epsilon=epsilon, delta=min(0.5, delta * factor)) > mu
 
 
-@given(mu=mus, delta=deltas, factor=st.floats(1.001, 3))
-def test_epsilon_grows_with_mu_and_falls_with_delta(mu: float, delta: float, factor: float) -> None:
-    epsilon = gdp_epsilon(mu=mu, delta=delta)
-    assert gdp_epsilon(mu=mu * factor, delta=delta) >= epsilon
-    assert gdp_epsilon(mu=mu, delta=min(0.5, delta * factor)) <= epsilon
-
-
 @given(epsilon=epsilons, delta=deltas)
 def test_gdp_needs_less_noise_than_the_best_rdp_order(epsilon: float, delta: float) -> None:
     order = best_rdp_order(epsilon=epsilon, delta=delta)
@@ -162,18 +143,6 @@ def test_pld_of_a_gaussian_equals_the_closed_form(multiplier: float) -> None:
     assert pld_epsilon([Gaussian(multiplier)], 1e-5) == pytest.approx(exact, abs=1e-3)
     several = pld_epsilon([Gaussian(multiplier * 2, 3), Gaussian(multiplier * 2)], 1e-5)
     assert several == pytest.approx(exact, abs=1e-3)
-
-
-def test_pld_of_subsampled_gaussian_equals_prv_accountant() -> None:
-    """Two libraries, two algorithms: dp-accounting's PLD and Microsoft's PRV accountant."""
-    from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
-
-    multiplier, probability, steps, delta = 0.9, 0.02, 500, 1e-5
-    mechanism = PoissonSubsampledGaussianMechanism(noise_multiplier=multiplier, sampling_probability=probability)
-    prv = PRVAccountant(prvs=[mechanism], max_self_compositions=[steps], eps_error=5e-4, delta_error=1e-10)
-    low, _, high = prv.compute_epsilon(delta, [steps])
-    ours = pld_epsilon([SubsampledGaussian(multiplier, probability, steps)], delta)
-    assert low - 1e-3 <= ours <= high + 1e-3
 
 
 def test_pld_of_the_whole_pipeline_equals_prv_accountant() -> None:
@@ -244,19 +213,6 @@ def test_epsilon_of_subsampled_gaussians_is_monotone(multiplier: float, probabil
     assert here <= epsilon_of([Gaussian(multiplier, steps)], 1e-5) + slack
 
 
-def test_attack_rates_equal_the_gaussian_test() -> None:
-    from scipy.stats import norm
-
-    for fpr in (0.001, 0.01, 0.3):
-        expected = 1 - norm.cdf(norm.ppf(1 - fpr) - 1.3)
-        assert largest_true_positive_rate([Gaussian(1 / 1.3)], delta=1e-5, false_positive_rate=fpr) == pytest.approx(
-            expected
-        )
-    pure = largest_true_positive_rate([Laplace(1.0)], delta=1e-5, false_positive_rate=0.01)
-    assert pure == pytest.approx(math.e * 0.01, rel=0.02)
-    assert largest_true_positive_rate([NonPrivate()], delta=1e-5, false_positive_rate=0.01) == 1.0
-
-
 def test_randomized_response() -> None:
     p = math.e / (1 + math.e)
     assert randomized_response_epsilon(keep_one=p, make_one=1 - p) == pytest.approx(1.0)
@@ -269,11 +225,10 @@ def test_randomized_response() -> None:
         assert randomized_response_epsilon(keep_one=a, make_one=b) == pytest.approx(worst)
 
 
-@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "1", None, True])
-def test_bad_numbers_are_named(bad: object) -> None:
-    with pytest.raises(InputError, match="epsilon"):
-        gdp_mu(epsilon=bad, delta=1e-5)  # type: ignore[arg-type]
-    if bad != 0.5:
+def test_bad_numbers_are_named() -> None:
+    for bad in (0, -1, math.nan, math.inf, "1", None, True):
+        with pytest.raises(InputError, match="epsilon"):
+            gdp_mu(epsilon=bad, delta=1e-5)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="delta"):
             gdp_epsilon(mu=1.0, delta=bad)  # type: ignore[arg-type]
 
@@ -344,17 +299,6 @@ def test_what_a_release_costs_at_the_other_unit() -> None:
         at_unit(events, made_at=edge, at="node")  # type: ignore[arg-type]
 
 
-def test_words() -> None:
-    assert event_words(Gaussian(2.0)) == "Gaussian mechanism of multiplier 2"
-    assert event_words(SubsampledGaussian(1.5, 0.25, 3)) == (
-        "3 Gaussian mechanisms of multiplier 1.5 on Poisson samples of rate 0.25"
-    )
-    assert event_words(EpsilonDelta(0.5, 1e-6)) == "epsilon = 0.5, delta = 1e-06"
-    assert event_words(Parallel(((NonPrivate(),), (Laplace(4.0, 2),)))) == (
-        "(no noise) or (2 Laplace mechanisms of multiplier 4)"
-    )
-
-
 def test_every_kind_of_event_has_a_row() -> None:
     """A new distribution is a record and a row: no accountant and no page knows a kind by name."""
     kinds = set(get_args(Event)) - {NonPrivate, Parallel}
@@ -383,8 +327,7 @@ def test_events_say_the_same_as_those_of_dp_accounting(event: Event) -> None:
         assert pld_epsilon([event], 1e-6) == pytest.approx(numerical, abs=1e-3)
 
 
-@pytest.mark.parametrize("mu", [0.05, 0.27, 0.925, 4.0, 12.0])
-@pytest.mark.parametrize("delta", [1e-10, 1e-5, 1e-2])
+@pytest.mark.parametrize(("mu", "delta"), [(0.05, 1e-5), (0.27, 1e-2), (0.925, 1e-10), (4.0, 1e-5), (12.0, 1e-2)])
 def test_losses_of_a_gaussian_are_summed_from_above(mu: float, delta: float) -> None:
     exact, summed = gdp_epsilon(mu=mu, delta=delta), gaussian_pld_epsilon(mu=mu, delta=delta)
     assert exact - 1e-9 <= summed <= exact + max(accounting.PLD_INTERVAL, mu * (mu + 24) / 200_000)
@@ -399,15 +342,14 @@ def test_a_tiny_delta_is_never_rounded_down() -> None:
     assert math.isinf(gaussian_pld_epsilon(mu=0.5, delta=1e-305))
 
 
-@pytest.mark.parametrize("pure", [0.0, 1e-6, 0.5, 4.0, 40.0])
-@pytest.mark.parametrize("delta", [1e-10, 1e-5, 0.3])
+@pytest.mark.parametrize(("pure", "delta"), [(0.0, 1e-5), (1e-6, 0.3), (0.5, 1e-10), (4.0, 1e-5), (40.0, 0.3)])
 def test_a_pure_epsilon_loses_as_randomized_response(pure: float, delta: float) -> None:
     closed = pure_pld_epsilon(pure=pure, delta=delta)
     theirs = float(accounting.compose_pld([EpsilonDelta(pure)]).get_epsilon_for_delta(delta))
     assert theirs - 1e-3 * max(1.0, pure) <= closed <= theirs + 1e-9
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 9.99e-4, 1.001e-3, 0.1, 1.0, 4.0, 40.0, 300.0])
+@pytest.mark.parametrize("epsilon", [1e-6, 9.99e-4, 1.001e-3, 1.0, 40.0])
 def test_every_pure_mechanism_has_this_gdp_parameter_and_no_smaller_one(epsilon: float) -> None:
     """delta of randomized response against that of the Gaussian, at every epsilon; they touch at 0."""
     probability = 1 / (1 + math.exp(-epsilon))
@@ -429,7 +371,7 @@ def test_gdp_parameter_of_no_mechanism_and_of_all() -> None:
     assert pure_gdp_mu(701.0) == math.inf
 
 
-@pytest.mark.parametrize("order", [2, 7, 48, 185])
+@pytest.mark.parametrize("order", [2, 48, 185])
 @pytest.mark.parametrize("event", [SubsampledGaussian(1.1, 0.01, 100), SubsampledGaussian(4.0, 0.3, 20)])
 def test_renyi_bound_on_poisson_samples_equals_dp_accounting(event: SubsampledGaussian, order: int) -> None:
     from dp_accounting import rdp
@@ -453,7 +395,7 @@ def test_renyi_bound_on_poisson_samples_is_never_more_than_without_samples() -> 
 
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize("gaussian", [True, False])
-@pytest.mark.parametrize(("tpr", "fpr"), [(0.05, 0.01), (0.1, 0.01), (0.5, 0.1), (0.02, 0.001), (0.95, 0.3)])
+@pytest.mark.parametrize(("tpr", "fpr"), [(0.05, 0.01), (0.02, 0.001), (0.95, 0.3)])
 def test_epsilon_for_a_rate_is_the_inverse_of_the_rate(tpr: float, fpr: float, gaussian: bool, steps: int) -> None:
     """The rate is kept at the epsilon that comes out, and 0.1 % more breaks it. What certificates state agrees."""
     terms = {"false_positive_rate": fpr, "delta": 1e-5, "gaussian": gaussian, "steps": steps}

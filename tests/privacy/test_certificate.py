@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import caribou as cb
 from caribou.errors import CertificateError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.assumptions import AssumptionName
-from caribou.privacy.certificate import DEEPEST, Certificate, schema
+from caribou.privacy.certificate import Certificate, schema
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
 from caribou.privacy.events import event_to_dict as as_json
 from caribou.privacy.mechanism_records import Mechanism
@@ -32,10 +30,7 @@ from certificate_support import (
     edited,
     embeddings,
     plan_of,
-    reload,
 )
-
-ALL = sorted(certificates())
 
 
 def make(unit: str = "edge") -> Certificate:
@@ -43,38 +38,17 @@ def make(unit: str = "edge") -> Certificate:
 
 
 @pytest.mark.parametrize("unit", ["edge", "node"])
-def test_round_trip_and_verification(unit: str, tmp_path: Path) -> None:
+def test_a_file_is_the_certificate(unit: str, tmp_path: Path) -> None:
     certificate = make(unit)
     certificate.save(tmp_path / "c.json")
-    again = Certificate.load(tmp_path / "c.json")
-    assert again == certificate
-    result = verify(again)
-    assert result.passed, [c for c in result.checks if not c.passed]
-    assert result.epsilon_pld == pytest.approx(4.0, abs=2e-3)
+    assert Certificate.load(tmp_path / "c.json") == certificate
+    assert list(tmp_path.iterdir()) == [tmp_path / "c.json"]
+    result = verify(certificate)
     assert result.epsilon_rdp is not None
     assert result.epsilon_rdp > 4.0
-    assert list(tmp_path.iterdir()) == [tmp_path / "c.json"]
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_every_certificate_survives_json(name: str) -> None:
-    made = certificates()[name]
-    again = reload(made.to_dict())
-    assert again == made
-    assert again.to_json() == made.to_json()
-    assert made.to_markdown().startswith("# Privacy certificate")
 
 
 def test_what_the_certificate_says() -> None:
-    record = make().to_dict()
-    for field in ("unit", "adjacency", "epsilon", "delta", "mu", "released", "mechanisms", "assumptions", "versions"):
-        assert record[field], field
-    assert record["attack_success"].keys() == {"presence", "replacement"}
-    assert all(rates.keys() == {"0.001", "0.01"} for rates in record["attack_success"].values())
-    assert record["epsilon_by_degree"] == []
-    names = {a["name"] for a in record["assumptions"]}
-    assert names >= {"randomness", "floating point", "hidden states", "hyper-parameters"}
-    assert "order of pairs" in {a["name"] for a in make("node").to_dict()["assumptions"]}
     text = make().to_markdown()
     for words in (
         "Privacy unit | edge",
@@ -87,7 +61,6 @@ def test_what_the_certificate_says() -> None:
         "right at 0.1% false alarms",
     ):
         assert words in text
-    json.loads(make().to_json())
 
 
 def test_who_pays_is_for_people_too() -> None:
@@ -99,37 +72,36 @@ def test_who_pays_is_for_people_too() -> None:
     assert "2 records, see the JSON" in certificates()["search, random"].to_markdown()
 
 
-def test_a_certificate_holds_nothing_about_the_graph_but_what_is_public() -> None:
-    """From plans alone: there is nothing private to hold. What a draw adds is released."""
-    made = certificates()["sage-edp"]
-    drawn = asymmetric_response(epsilon=made.mechanisms[1].details["epsilon"], edges=EDGES, nodes=SIZES.nodes)
-    assert made.mechanisms[1].details["keep_one"] == drawn.keep_one
-
-
 # -- what is not a certificate ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (
-            '{"a": 1}',
-            "not a certificate of CARIBOU: it has no format",
-        ),
-        (
-            '{"format": 3, "epsilon": 4}',
-            "certificate is malformed: certificate must have adjacency, assumptions, .* got",
-        ),
-        ('{"format": 1, "epsilon": 4}', "format must be 3"),
-        ("[1, 2]", "not a certificate of CARIBOU: must be a JSON object, got list"),
-        ("3.5", "not a certificate of CARIBOU: must be a JSON object, got float"),
+        (b'{"a": 1}', "not a certificate of CARIBOU: it has no format"),
+        (b'{"format": 3, "epsilon": 4}', "certificate is malformed: certificate must have adjacency, .* got"),
+        (b'{"format": 1, "epsilon": 4}', "format must be 3"),
+        (b"[1, 2]", "not a certificate of CARIBOU: must be a JSON object, got list"),
+        (b"null", "not a certificate"),
+        (b"{", "cannot be read"),
+        (b"\xff\xfe", "cannot be read"),
     ],
 )
-def test_other_json_is_said_to_be_no_certificate(tmp_path: Path, content: str, why: str) -> None:
+def test_other_files_are_said_to_be_no_certificate(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "other.json"
-    path.write_text(content)
-    with pytest.raises(CertificateError, match=rf"other\.json: {why}"):
+    path.write_bytes(content)
+    with pytest.raises(CertificateError, match=rf"other\.json.*{why}"):
         Certificate.load(path)
+
+
+def test_places_that_hold_no_certificate(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.json", tmp_path):
+        with pytest.raises(CertificateError, match="cannot be read"):
+            Certificate.load(path)
+    with pytest.raises(CertificateError, match="folder that exists"):
+        make().save(tmp_path / "no" / "folder.json")
+    with pytest.raises(CertificateError, match=r"\.json or \.md"):
+        make().save(tmp_path / "c.pdf")
 
 
 def test_a_field_that_is_missing_and_another_format_are_named() -> None:
@@ -142,17 +114,7 @@ def test_a_field_that_is_missing_and_another_format_are_named() -> None:
             Certificate.from_dict({**record, "format": other})
 
 
-def test_words_cannot_be_changed_either(tmp_path: Path) -> None:
-    for name, value in (
-        ("adjacency", "one person"),
-        ("scope", "all"),
-        ("status", "safe"),
-        ("trust_model", "none"),
-        ("side_channels", []),
-        ("note", 1),
-    ):
-        with pytest.raises(CertificateError, match=name):
-            Certificate.from_dict({**make("node").to_dict(), name: value})
+def test_a_number_stands_once_and_is_finite(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     make().save(path)
     text = path.read_text()
@@ -174,11 +136,8 @@ def test_words_cannot_be_changed_either(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "why"),
     [
-        ("certificate_id", "abc", "32 hexadecimal digits"),
         ("certificate_id", "A" * 32, "32 hexadecimal digits"),
-        ("created", "yesterday", "must be a time"),
         ("created", "2026-02-30T00:00:00Z", "must be a time"),
-        ("released", [], "have an entry"),
         ("released", ["X", "X"], "once"),
         ("released", [""], "have an entry"),
         ("released", ["X\n# Privacy certificate"], "one line of printable letters"),
@@ -186,10 +145,14 @@ def test_words_cannot_be_changed_either(tmp_path: Path) -> None:
         ("released", ["X \u202e etavirp"], "one line of printable letters"),
         ("mechanisms", [], "must hold a mechanism"),
         ("versions", {"python": "3"}, "must name caribou-gnn"),
-        ("versions", {"python": "3", "caribou-gnn": ""}, "have an entry"),
         ("groups", {"": 1.0}, "must name its fields by words"),
         ("epsilon", True, "be of type number"),
-        ("epsilon_spent", "4", "be of type number"),
+        ("epsilon_by_degree", [[-1, 1.0]], "epsilon_by_degree"),
+        ("adjacency", "one person", "adjacency"),
+        ("status", "safe", "status"),
+        ("trust_model", "none", "trust_model"),
+        ("side_channels", [], "side_channels"),
+        ("note", 1, "note"),
     ],
 )
 def test_malformed_fields_are_named(field: str, value: Any, why: str) -> None:
@@ -203,11 +166,6 @@ def test_values_are_plain_and_shallow() -> None:
         Certificate.from_dict(edited(record, ("public_parameters", "beta"), {1}))
     with pytest.raises(CertificateError, match="name its fields by words"):
         Certificate.from_dict(edited(record, ("public_parameters", "beta"), {1: 2}))
-    deep: Any = 1
-    for _ in range(DEEPEST):
-        deep = {"a": deep}
-    with pytest.raises(CertificateError, match="nested"):
-        Certificate.from_dict(edited(record, ("public_parameters", "beta"), deep))
 
 
 def test_assumptions_stand_once_and_in_order() -> None:
@@ -215,33 +173,6 @@ def test_assumptions_stand_once_and_in_order() -> None:
     for changed in (record["assumptions"][::-1], [*record["assumptions"], record["assumptions"][-1]]):
         with pytest.raises(CertificateError, match="every assumption once, in the order"):
             Certificate.from_dict({**record, "assumptions": changed})
-
-
-def test_unreadable_files(tmp_path: Path) -> None:
-    for content in (
-        b"",
-        b"{",
-        b"[]",
-        b"\xff\xfe",
-        b'{"format": 1}',
-        b'{"format": 2}',
-        b'{"format": 99}',
-        b"null",
-        b'{"format": 1, "unit": 3}',
-        b'{"format": 1, "events": 3}',
-    ):
-        path = tmp_path / "bad.json"
-        path.write_bytes(content)
-        with pytest.raises(CertificateError):
-            Certificate.load(path)
-    with pytest.raises(CertificateError, match="cannot be read"):
-        Certificate.load(tmp_path / "missing.json")
-    with pytest.raises(CertificateError, match="cannot be read"):
-        Certificate.load(tmp_path)
-    with pytest.raises(CertificateError, match="folder that exists"):
-        make().save(tmp_path / "no" / "folder.json")
-    with pytest.raises(CertificateError, match=r"\.json or \.md"):
-        make().save(tmp_path / "c.pdf")
 
 
 # -- status -------------------------------------------------------------------------------------------------------------
@@ -258,29 +189,6 @@ def test_node_level_says_its_scope() -> None:
     assert node.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 10)
     assert (make().scope, make().status) == (Scope(), "private")
     assert "promised, in every graph" not in make().to_markdown()
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        3,
-        {},
-        [3],
-        [[3]],
-        [[3, 1.0, 2.0]],
-        [["3", 1.0]],
-        [[True, 1.0]],
-        [[-1, 1.0]],
-        [[3, "x"]],
-        [[3.0, 1.0]],
-        [(3,)],
-    ],
-)
-def test_a_curve_of_another_form_is_refused(value: Any) -> None:
-    record = make("node").to_dict()
-    with pytest.raises(CertificateError):
-        Certificate.from_dict({**record, "epsilon_by_degree": value})
 
 
 def test_the_four_statuses() -> None:
@@ -349,50 +257,26 @@ def test_the_schema_has_every_kind_of_event(validator: Draft202012Validator) -> 
         assert not validator.is_valid(edited(record, path, {**stated, "note": 1}))
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("format",), 1),
-        (("status",), "safe"),
-        (("unit",), "person"),
-        (("note",), 1),
-        (("scope", "kind"), "some graphs"),
-        (("epsilon",), 0),
-        (("epsilon",), "4"),
-        (("delta",), 1),
-        (("mechanisms", 0, "mechanism"), "magic"),
-        (("mechanisms", 0, "mechanism"), "noisy mean"),
-        (("mechanisms", 0, "note"), 1),
-        (("mechanisms", 0, "details", "hops"), 0.5),
-        (("mechanisms", 0, "costs", "every edge", 0, "kind"), "cauchy"),
-        (("mechanisms", 0, "costs", "every edge", 0, "note"), 1),
-        (("assumptions", 0, "name"), "hope"),
-        (("assumptions", 0, "holds"), "true"),
-        (("attack_success", "replacement", "0.01"), 1.5),
-        (("epsilon_by_degree",), [[1]]),
-        (("epsilon_by_degree",), [[1, 2.0, 3.0]]),
-        (("epsilon_by_degree",), [[1.5, 2.0]]),
-        (("epsilon_by_degree",), [[-1, 2.0]]),
-        (("epsilon_by_degree",), [[1, -2.0]]),
-        (("epsilon_by_degree",), {}),
-        (("mechanisms", 0, "details", "sensitivity", "bounds", "declared_degree"), 0),
-        (("released",), []),
-    ],
-)
-def test_the_schema_is_strict(path: tuple[Any, ...], value: Any, validator: Draft202012Validator) -> None:
+def test_the_schema_is_strict(validator: Draft202012Validator) -> None:
+    """In every part; what a schema refuses for each kind of value is tested with the documents."""
     record = json.loads(make().to_json())
     assert validator.is_valid(record)
-    assert not validator.is_valid(edited(record, path, value))
-
-
-def test_what_the_schema_refuses_is_refused_on_reading() -> None:
-    record = json.loads(make().to_json())
-    for key in list(record["mechanisms"][0]):
-        changed = copy.deepcopy(record)
-        del changed["mechanisms"][0][key]
-        with pytest.raises(CertificateError):
-            Certificate.from_dict(changed)
-    assert math.isfinite(make().epsilon)
+    for path, value in (
+        (("format",), 1),
+        (("status",), "safe"),
+        (("note",), 1),
+        (("scope", "kind"), "some graphs"),
+        (("delta",), 1),
+        (("mechanisms", 0, "mechanism"), "noisy mean"),
+        (("mechanisms", 0, "details", "hops"), 0.5),
+        (("mechanisms", 0, "details", "sensitivity", "bounds", "declared_degree"), 0),
+        (("mechanisms", 0, "costs", "every edge", 0, "kind"), "cauchy"),
+        (("assumptions", 0, "holds"), "true"),
+        (("attack_success", "replacement", "0.01"), 1.5),
+        (("epsilon_by_degree",), [[1, -2.0]]),
+        (("released",), []),
+    ):
+        assert not validator.is_valid(edited(record, path, value)), path
 
 
 def test_words_of_the_owner_are_shown_as_words_and_decide_nothing() -> None:

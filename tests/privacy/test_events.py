@@ -74,18 +74,15 @@ def test_mu_of_gaussians_adds_up_in_squares(events: list[Gaussian]) -> None:
     ("record", "message"),
     [
         ({"kind": "cauchy"}, "event kind must be one of gaussian, subsampled_gaussian, .* got 'cauchy'"),
-        ({"noise_multiplier": 1.0}, "event kind must be one of .* got None"),
         ({"kind": "gaussian", "sigma": 1.0}, r"event must have count, kind, noise_multiplier, got \['kind', 'sigma'\]"),
         (
             {"kind": "gaussian", "noise_multiplier": 0, "count": 1},
             "noise_multiplier must be a finite number > 0, got 0",
         ),
-        ({"kind": "laplace", "noise_multiplier": 1.0, "count": 0}, "count must be a whole number >= 1, got 0"),
         (
             {"kind": "subsampled_gaussian", "noise_multiplier": 1.0, "sampling_probability": 0, "steps": 1},
             "sampling_probability must be a finite number > 0, got 0",
         ),
-        ({"kind": "epsilon_delta", "epsilon": -1, "delta": 0}, "epsilon must be a finite number >= 0, got -1"),
         ({"kind": "epsilon_delta", "epsilon": 1, "delta": 2}, r"delta must be in \[0, 1\], got 2"),
     ],
 )

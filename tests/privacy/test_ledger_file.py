@@ -137,15 +137,6 @@ class TestFile:
         assert os.listdir(tmp_path) == [odd.name]
         assert len(Ledger(str(odd)).entries()) == 1
 
-    def test_relative_path_survives_a_change_of_folder(
-        self, tmp_path: Path, basic: None, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        ledger = Ledger("ledger.sqlite")
-        monkeypatch.chdir("/")
-        ledger.charge("survey", "edge", pure(1), description="one")
-        assert len(Ledger(tmp_path / "ledger.sqlite").entries()) == 1
-
     def test_without_create_nothing_is_made(self, path: Path) -> None:
         with pytest.raises(LedgerError, match="does not exist"):
             Ledger(path, create=False)
@@ -443,34 +434,6 @@ class TestProcesses:
 
 class TestAttacks:
     """Two writers, one of them killed, late, deceived or without room: no entry is lost and no budget is exceeded."""
-
-    def test_the_last_of_a_budget_is_spent_once(self, ledger: Ledger, path: Path) -> None:
-        """Both have read that there is room, and wait for each other before they charge."""
-        ledger.set_budget("survey", Budget(1))
-        ledger.charge("survey", "edge", pure(0.5), description="one")
-        context = multiprocessing.get_context("fork")
-        barrier, results = context.Barrier(2), context.Queue()
-
-        def spend(number: int) -> None:
-            own = Ledger(path)
-            own.require("survey", "edge", pure(0.5))
-            barrier.wait(30)
-            try:
-                own.charge("survey", "edge", pure(0.5), description=f"writer {number}")
-            except BudgetExceeded:
-                results.put("refused")
-            else:
-                results.put("charged")
-
-        writers = [context.Process(target=spend, args=(number,)) for number in range(2)]
-        for writer in writers:
-            writer.start()
-        found = sorted(results.get(timeout=30) for _ in writers)
-        for writer in writers:
-            writer.join(30)
-        assert found == ["charged", "refused"]
-        assert [entry.epsilon_total for entry in ledger.entries()] == [0.5, 1.0]
-        assert ledger.check() == ()
 
     def test_a_writer_that_dies_after_its_charge_leaves_the_entry(self, ledger: Ledger, path: Path) -> None:
         ledger.set_budget("survey", Budget(1))

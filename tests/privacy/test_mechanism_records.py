@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import pickle
@@ -274,25 +275,26 @@ def test_cost_of_descent() -> None:
         assert (event.noise_multiplier, event.count) == (pytest.approx(6.0 * with_own / without, rel=1e-4), 9)
 
 
-@pytest.mark.parametrize(
-    ("examples", "unit", "figures"),
-    [
-        (Examples.OWN_ROWS, EDGE, {}),
-        (Examples.OWN_ROWS, NODE, {"bounds": up_to(3)}),
-        (Examples.OWN_ROWS, NODE, {"message_scale": 3}),
-        (Examples.ROWS_OF_A, EDGE, {"bounds": up_to(3)}),
-        (Examples.ROWS_OF_A, NODE, {}),
-        (Examples.ROWS_OF_A, NODE, {"bounds": up_to(3), "own_share": 0.5}),
-        (Examples.ROWS_OF_A, NODE, {"bounds": up_to(3), "message_scale": 2}),
-        (Examples.NEIGHBOURHOODS, EDGE, {"bounds": up_to(3), "own_share": 0.5, "message_scale": 3}),
-        (Examples.NEIGHBOURHOODS, NODE, {"own_share": 0.5, "message_scale": 3}),
-        (Examples.NEIGHBOURHOODS, NODE, {"bounds": up_to(3), "message_scale": 3}),
-        (Examples.NEIGHBOURHOODS, NODE, {"bounds": up_to(3), "own_share": 0.5}),
-    ],
-)
-def test_a_descent_without_a_theorem_is_refused(examples: Examples, unit: PrivacyUnit, figures: dict[str, Any]) -> None:
-    with pytest.raises(CaribouError):
-        descent_sensitivity(examples, unit, **figures)
+FIGURES = {"bounds": up_to(3), "own_share": 0.5, "message_scale": 3}
+THEOREMS = {
+    (Examples.OWN_ROWS, NODE): set(),
+    (Examples.ROWS_OF_A, EDGE): set(),
+    (Examples.ROWS_OF_A, NODE): {"bounds"},
+    (Examples.NEIGHBOURHOODS, NODE): set(FIGURES),
+}
+
+
+@pytest.mark.parametrize("examples", Examples)
+@pytest.mark.parametrize("unit", [EDGE, NODE])
+def test_a_descent_has_a_theorem_for_its_own_figures_alone(examples: Examples, unit: PrivacyUnit) -> None:
+    for size in range(len(FIGURES) + 1):
+        for names in itertools.combinations(FIGURES, size):
+            figures: dict[str, Any] = {name: FIGURES[name] for name in names}
+            if THEOREMS.get((examples, unit)) == set(names):
+                assert descent_sensitivity(examples, unit, **figures)
+            else:
+                with pytest.raises(CaribouError):
+                    descent_sensitivity(examples, unit, **figures)
 
 
 def test_cost_of_counts() -> None:
@@ -303,9 +305,6 @@ def test_cost_of_counts() -> None:
     assert (record.details["sensitivity"], record.details["stages"]) == (2, 3)
     assert record.details["noise_epsilon"] == pytest.approx(1 / 3, rel=1e-12)
     assert (record.scope, record.needs, record.public) == (Scope(), (), {"stages": 3})
-    for stages in (0, 1.5, True):
-        with pytest.raises(CaribouError, match="stages"):
-            stored(record, stages=stages)
 
 
 def test_cost_of_votes() -> None:
@@ -375,15 +374,9 @@ def test_cost_of_a_search() -> None:
         ({"score_noise": None}, "score_noise must be given at node level"),
         ({"order": [0]}, "order must name a setting"),
         ({"order": [0, 1]}, "order must name a setting"),
-        ({"order": [0, -1]}, "order.1 must be a whole number"),
-        ({"order": [0, True]}, "order.1 must be of type integer"),
         ({"expected_trials": 3}, "order must name a setting"),
-        ({"random": {"shape": True, "stop": 0.5}}, "shape"),
-        ({"random": {"shape": 1.0, "stop": 0.5, "note": 1}}, "random must have shape, stop"),
         ({"random": {"shape": 1.0, "stop": 0.5}}, "order must be empty"),
         ({"random": {"shape": 1.0, "stop": 0.1}, "order": []}, "expected_trials must be the mean 10"),
-        ({"epsilon_of_a_trial": 0}, "epsilon_of_a_trial"),
-        ({"delta": 0.0}, "delta"),
         ({"trials": [{"settings": {}, "mechanisms": []}]}, "trial must have settings and mechanisms"),
         ({"trials": [{"settings": {}, "mechanisms": [messages().to_dict()]}]}, "must have a theorem at node level"),
         (
@@ -512,34 +505,6 @@ def test_records_that_do_not_know_a_degree_cost_every_node_the_same() -> None:
         if name not in BY_DEGREE and "votes, all" not in name:
             assert not record.by_degree, name
             assert record.costs_at(0) == record.costs_at(10**6) == record.costs, name
-
-
-def test_units_at_which_a_mechanism_has_a_theorem() -> None:
-    at_edges = {name for name, record in RECORDS.items() if record.level is EDGE}
-    at_nodes = {name for name, record in RECORDS.items() if record.level is NODE}
-    assert at_edges | at_nodes == set(RECORDS)
-    assert not at_edges & at_nodes
-    assert {"node votes", "mean", "choice"} <= at_nodes
-
-
-def test_records_of_another_form_are_refused() -> None:
-    record = messages().to_dict()
-    for change in (
-        {"mechanism": "magic"},
-        {"name": 3},
-        {"details": []},
-        {"costs": {}},
-        {"costs": {"friends": []}},
-        {"costs": {"every edge": []}},
-        {"costs": {"every edge": {}}},
-        {"costs": {"every edge": [{"kind": "gaussian", "noise_multiplier": 2.0}]}},
-        {"costs": {"every edge": [{"kind": "cauchy"}]}},
-        {"note": 1},
-    ):
-        with contextlib.suppress(CaribouError):
-            assert MechanismRecord.from_dict({**record, **change}).contradictions, change
-    with pytest.raises(CertificateError):
-        MechanismRecord.from_dict(None)
 
 
 def test_an_own_mechanism_may_promise_up_to_a_degree_and_nothing_beyond() -> None:

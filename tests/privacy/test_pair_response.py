@@ -24,7 +24,7 @@ RULES = [asymmetric_response, laplace_threshold_response]
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.0, 8.0, 16.0, 44.0, 800.0])
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 8.0, 44.0, 800.0])
 def test_the_exact_cost_never_exceeds_the_promise(rule: Callable[..., PairResponse], epsilon: float) -> None:
     rng = np.random.default_rng(3)
     for nodes in (2, 3, 10, 2708, 10**6):

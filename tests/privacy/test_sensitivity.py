@@ -60,7 +60,7 @@ from graph_families import (
     structured_node_cases,
     two_hubs,
 )
-from paper_formulas import paper_edge_sensitivity, paper_node_sensitivity
+from paper_formulas import paper_node_sensitivity
 
 FLOORS = (0, 1, 2, 3, 4, 5, 10)
 FLOORS_AT_NODE_LEVEL = (2, 3, 5, 8, 20)
@@ -86,19 +86,6 @@ def test_edge_bound_is_never_exceeded_and_nearly_reached(floor: int) -> None:
         assert reached <= bound * (1 + 1e-9), f"bound {bound} exceeded: {reached} by {nxg.edges} and pair {(u, v)}"
         best = max(best, reached)
     assert best >= 0.97 * bound, f"the attack reaches only {best / bound:.3f} of the bound: noise given away"
-
-
-@pytest.mark.parametrize("floor", [0, 1, 3, 10])
-def test_the_edge_attack_would_reject_a_bound_that_is_5_percent_too_small(floor: int) -> None:
-    rng = np.random.default_rng(1)
-    too_small = 0.95 * edge_sensitivity(contraction=1, alpha1=1, degree_floor=floor)
-    reached = 0.0
-    for nxg, (u, v) in structured_edge_cases():
-        graph = graph_of(nxg)
-        other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
-        bounds = Bounds(degree_floor=floor)
-        reached = max(reached, largest_change(dense_operator(graph, bounds) - dense_operator(other, bounds), rng))
-    assert reached > too_small
 
 
 DECLARED = [(n, F) for n in (2, 3, 4, 5) for F in (n - 2, n - 1, n, 3 * n)]
@@ -476,12 +463,6 @@ def test_the_paper_node_formula_is_exceeded_by_a_star_with_20_leaves() -> None:
     assert formula == pytest.approx(2.823, abs=1e-3)
     assert moved == pytest.approx(2.926, abs=2e-3)
     assert math.sqrt(1 + moved**2) > 3.09 > formula
-
-
-@pytest.mark.parametrize("degree", [1, 2, 3, 5, 10, 20, 50])
-def test_our_edge_bound_is_below_the_paper_formula_without_its_condition(degree: int) -> None:
-    ours = edge_sensitivity(contraction=0.9, alpha1=0.7, degree_floor=degree)
-    assert ours < paper_edge_sensitivity(contraction=0.9, alpha1=0.7, minimum_degree=degree)
 
 
 def test_scan_over_degrees_is_exhaustive() -> None:

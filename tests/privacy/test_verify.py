@@ -573,20 +573,16 @@ def test_a_consistent_forgery_passes_by_nature() -> None:
     assert "mechanisms.0.details.why" in result.declared
 
 
-def test_everything_declared_is_repeated_with_its_words() -> None:
-    result = verify(certificates()["caribou-ndp, trained"])
-    declared = {check.name: check.detail for check in result.checks if check.declared}
-    assert "epsilon = 4" in declared["declared: claim"]
-    assert "mean of the training rows" in declared["declared: released"]
-    assert "graph_share" in declared["declared: public parameters"]
-    assert "python" in declared["declared: number, time and versions"]
-    assert declared["assumption: order of pairs"].startswith("Degrees are cut to the cap by a public order")
-
-
 # -- nothing makes it crash -------------------------------------------------------------------------------------------
 
+EXTREME = [10**400, -(10**400), 2**53, 1e308, 5e-324]
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.sampled_from(EXTREME)
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
@@ -603,20 +599,10 @@ def test_fuzzed_certificates_fail_cleanly(name: str, data: st.DataObject, value:
         verify(Certificate.from_dict(edited(record, path, value)))
 
 
-@pytest.mark.parametrize("value", [10**400, -(10**400), 2**53, 1e308, 5e-324, [[]] * 3, {"a": {}}])
-def test_extreme_values_fail_cleanly(value: Any) -> None:
-    for name in ("embeddings, node", "votes-ndp", "search at node level"):
-        record = document(name)
-        for path in paths(record):
-            if "costs" in path or "details" in path or len(path) == 1:
-                with contextlib.suppress(CertificateError):
-                    verify(Certificate.from_dict(edited(record, path, value)))
-
-
-@pytest.mark.parametrize("nodes", ["80", [3], {}, 2.5, True, -1, None, 10**400])
-def test_a_number_of_nodes_of_another_kind_fails_cleanly(nodes: Any) -> None:
+@pytest.mark.parametrize("name", ["mlp-dp", "votes-ndp"])
+def test_a_number_of_nodes_of_another_kind_fails_cleanly(name: str) -> None:
     """It bounds the degrees of the curve, also where no mechanism fixes it."""
-    for name in ("mlp-dp", "votes-ndp"):
+    for nodes in ("80", [3], {}, 2.5, True, -1, None, 10**400):
         assert caught(edited(document(name), ("public_parameters", "nodes"), nodes))
 
 
@@ -633,5 +619,3 @@ def test_certificates_that_were_never_documents_fail_cleanly() -> None:
     made = certificates()["embeddings, edge"]
     assert not verify(replace(made, mechanisms=())).passed
     assert not verify(replace(made, assumptions=())).passed
-    with pytest.raises(CertificateError, match="a plan must have a mechanism"):
-        ReleasePlan(Budget(1.0), (), released=("x",), description="x")
