@@ -73,6 +73,7 @@ from caribou.models.heads import (
 )
 from caribou.models.objective import Objective, cross_entropies
 from caribou.models.progress import tell
+from caribou.models.threads import one_thread
 from caribou.models.vote_model import VoteModel, signal_share, vote_scale, voters
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedVotes, budget_mu, calibrate_votes, remaining_epsilon
@@ -204,6 +205,7 @@ class VotesEdge(EdgeMethod):
         assumptions = () if link is None else (link.assumption(batch),)
         return replace(plan, assumptions=assumptions, public_parameters={**plan.public_parameters, "batch": batch})
 
+    @one_thread()
     def extend(self, plan: ReleasePlan, weights: Arrays, released: Arrays, grown: Grown, noise: NoiseSource) -> Outputs:
         """Ask the pairs of arrivals. Rows of nodes that were there stay as they were released: nothing is asked about them."""
         before, votes = released["probabilities"], plan.parts["votes"]
@@ -238,6 +240,7 @@ class Decoded:
         return np.asarray(softmax(self.scores, axis=1))
 
 
+@one_thread()
 def run_rounds(
     settings: VotesEdge, graph: Graph, prior: np.ndarray, budget: VoteBudget, streams: Streams, noise: NoiseSource
 ) -> Decoded:

@@ -11,7 +11,6 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from caribou.models.objective import USUAL, Objective
-from caribou.models.threads import one_thread
 
 KNOTS = (-3.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
 """Counts at which the splines of the ridge head bend."""
@@ -260,7 +259,6 @@ def _fitted(
     return _minimise(loss, begin)
 
 
-@one_thread()
 def _minimise(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> np.ndarray:
     """L-BFGS on a loss with its gradient: the heads are convex, so this is their optimum."""
     options = {"maxiter": 120, "ftol": 1e-10, "gtol": 1e-7}
