@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.experiments.report.blocks import NOT_RUN, PAPER, Block, Entry, Table, marked
+from caribou.experiments.report.blocks import NOT_RUN, PAPER, Block, Entry, Figure, Table, marked
 from caribou.experiments.report.figures import curves
 from caribou.experiments.report.items import ByExperiment, Item
 from caribou.experiments.report.scores import (
     ACCURACY,
-    axis_curves,
     epsilon_curves,
     interval_words,
     score_table,
@@ -281,9 +280,24 @@ def depth_lines(name: str, title: str, caption: str = "") -> Callable[[ByExperim
         found = [r for some in records.values() for r in expanded(some)]
         seeds = seed_words(len({r.cell["seed"] for r in found}))
         words = f"Means over {seeds} with their 95 % intervals; guessing has 50 % on chains. {caption}".rstrip()
-        return [axis_curves(name, title, labelled(found), "hops", x="hops K", caption=words)]
+        return [depth_curves(name, title, labelled(found), words)]
 
     return build
+
+
+def depth_curves(name: str, title: str, records: Records, caption: str = "") -> Figure:
+    """Accuracy over the number of hops, one panel per data set, one line per method and epsilon."""
+    panels: dict[str, dict[str, Any]] = {}
+    for dataset in axis(records, "dataset"):
+        here = [r for r in records if r.cell["dataset"] == dataset]
+        lines = {}
+        for method in axis(here, "method"):
+            for epsilon in axis([r for r in here if r.cell["method"] == method], "epsilon"):
+                some = [r for r in here if (r.cell["method"], r.cell["epsilon"]) == (method, epsilon)]
+                label = method if epsilon == "inf" else f"{method}, ε = {epsilon:g}"
+                lines[label] = grouped(some, "hops")
+        panels[dataset] = lines
+    return curves(name, title, panels, x="hops K", y=ACCURACY.axis, log=False, caption=caption)
 
 
 NOISE_LINES = {

@@ -34,7 +34,7 @@ class ReportOptions:
 
 @command
 def report(given: ReportOptions) -> None:
-    """Build a self-contained page (no network) from records: tables with means and 95 % intervals, figures, costs.
+    """Build a self-contained page (no network) from records: tables with means and 95 % intervals, figures.
 
     Any experiment gets a table by method, data set and epsilon, and curves. The paper's experiments get the paper's tables and
     figures, ours beside the published ones. Reads records only and takes seconds. Records that cannot be read are listed on the

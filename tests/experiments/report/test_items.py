@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from caribou.experiments.records import OK, Record
-from caribou.experiments.report.blocks import Block, Figure, Table
+from caribou.experiments.report.blocks import Block, Table
 from caribou.experiments.report.items import general_blocks, of_cells
 from caribou.experiments.report.summary import mean_of
 
@@ -30,41 +28,31 @@ def test_means_with_intervals_by_method_data_set_and_epsilon() -> None:
     records = [fitted(m, e, s, a) for (m, e), found in accuracies.items() for s, a in enumerate(found)]
     records.append(fitted("gap-inf", "inf", 0, 0.95))
     blocks = named(general_blocks("study", records))
-    assert set(blocks) == {"study-table", "study-curves", "study-cost"}
+    assert set(blocks) == {"study-table", "study-curves"}
     table = texts(blocks["study-table"])
     assert table["ε = 1"] == {"mlp-dp": [mean_of(accuracies["mlp-dp", 1]).percent()]}
     assert table["ε = 8"] == {"mlp-dp": ["80.0 ± 0.0"], "gap-ndp": ["80.0 ± 24.8"]}
     assert table["ε = ∞"] == {"gap-inf": ["95.0"]}
     assert "seeds: 1 to 3" in blocks["study-table"].caption
     assert "mlp-dp 1: 60, 8: 80" in blocks["study-curves"].alternative
-    costs = texts(blocks["study-cost"])
-    assert costs["CPU seconds of one fit"]["gap-inf"] == ["2.00"]
-    assert not any("fit added" in title for title in costs), "the memory before the fit is not known here"
 
 
-def test_settings_that_differ_are_rows_and_the_only_one_is_an_axis() -> None:
+def test_settings_that_differ_are_rows() -> None:
     records = [
         fitted("gap-edp", 4, seed, 0.5 + 0.1 * hops, settings={"hops": hops, "hidden": [16]})
         for hops, seed in itertools.product((1, 2, 3), range(3))
     ]
     blocks = named(general_blocks("study", records))
     assert list(texts(blocks["study-table"])["ε = 4"]) == ["gap-edp, hops 1", "gap-edp, hops 2", "gap-edp, hops 3"]
-    assert "gap-edp, ε = 4 1: 60, 2: 70, 3: 80" in blocks["study-hops"].alternative
     assert "study-curves" not in blocks, "one epsilon is no curve"
     words = [fitted("gap-edp", 4, 0, 0.5, settings={"hidden": hidden}) for hidden in ([16], [32, 8], "default")]
     blocks = named(general_blocks("study", words))
     assert list(texts(blocks["study-table"])["ε = 4"])[1:] == ["gap-edp, hidden [32, 8]", "gap-edp, hidden default"]
-    assert set(blocks) == {"study-table", "study-cost"}, "no axis of numbers"
 
 
-@pytest.mark.parametrize("drop", ["dataset", "method", "epsilon"])
-def test_cells_of_another_shape_are_shown_all_the_same(drop: str) -> None:
-    record = fitted("gap-edp", 4, 0, 0.5)
-    del record.cell[drop]
-    (table,) = general_blocks("study", [record])
-    assert isinstance(table, Table)
-    assert not isinstance(table, Figure)
-    assert texts(table)[""] == {"study": ["0.5", "2", "100"]}
+def test_without_a_score_there_is_nothing_to_compare() -> None:
+    cell = {"kind": "train", "method": "mlp", "dataset": "mine", "epsilon": 4, "seed": 0}
+    assert general_blocks("study", [Record("study", cell, OK, {"test_accuracy": None})]) == []
 
 
 def test_records_of_cells_come_in_the_order_of_the_cells() -> None:

@@ -37,7 +37,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, cell in enumerate(cells):
         append(folder / "records", Record("study", cell, OK, {"test_accuracy": 0.5 + number % 40 / 100}, commit="abc"))
     append(folder / "records", Record("study", lacking, FAILED, error="Traceback\nout of <memory>"))
-    append(folder / "records", Record("loose", {"kind": "noise", "hops": 2}, OK, {"noise": 1.5}))
+    append(folder / "records", Record("loose", {**cells[0], "seed": 9}, OK, {"test_accuracy": 0.75}))
     with open(result_file(folder / "records", "study"), "ab") as stream:
         stream.write(b'{"experiment"\n')
     return folder
@@ -67,7 +67,7 @@ def test_every_experiment_with_a_grid_or_records_has_a_section(page: Path) -> No
     assert written == {
         "index.html",
         "study-table.csv", "study-table.tex", "study-curves.csv", "study-curves.svg", "study-curves.png",
-        "loose-measures.csv", "loose-measures.tex",
+        "loose-table.csv", "loose-table.tex",
     }  # fmt: skip
 
 

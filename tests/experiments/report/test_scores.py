@@ -8,7 +8,6 @@ from caribou.experiments.report.items import general_blocks
 from caribou.experiments.report.scores import (
     ACCURACY,
     AUC,
-    axis_curves,
     epsilon_curves,
     score_table,
 )
@@ -77,18 +76,6 @@ def test_curves_over_epsilon_need_a_finite_one() -> None:
     (figure,) = epsilon_curves("c", RECORDS)
     assert "votes-edp 1: 81, 8: 86" in figure.alternative  # type: ignore[union-attr]
     assert epsilon_curves("c", [r for r in RECORDS if r.cell["epsilon"] == "inf"]) == []
-
-
-def test_curves_over_an_axis_have_a_line_per_method_and_epsilon() -> None:
-    records = [
-        Record("s", {**r.cell, "hops": hops}, OK, {"test_accuracy": r.measures["test_accuracy"] - hops / 10})
-        for r in RECORDS
-        if r.cell["dataset"] == "cora"
-        for hops in (1, 2)
-    ]
-    words = axis_curves("h", "Depth", records, "hops", x="hops").alternative
-    assert "gap-edp, ε = 1 1: 51, 2: 41" in words
-    assert "gap-inf 1: 81, 2: 71" in words
 
 
 def test_a_metric_of_the_test_nodes_as_a_column() -> None:

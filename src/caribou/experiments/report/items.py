@@ -9,19 +9,16 @@ from typing import Any
 
 from caribou.experiments.grid import Experiment
 from caribou.experiments.records import Record, cell_key
-from caribou.experiments.report.blocks import Block, Entry, Table
-from caribou.experiments.report.costs import cost_table
+from caribou.experiments.report.blocks import Block
 from caribou.experiments.report.scores import (
     SCORES,
-    Score,
-    axis_curves,
     epsilon_curves,
     interval_words,
     metric_score,
     score_table,
     settings_note,
 )
-from caribou.experiments.report.summary import figure_of, grouped, mean_of, value_of
+from caribou.experiments.report.summary import figure_of, grouped, value_of
 
 Records = Sequence[Record]
 ByExperiment = Mapping[str, Records]
@@ -69,14 +66,14 @@ COMMON = ("method", "dataset", "epsilon", "seed", "kind", "settings")
 
 
 def general_blocks(name: str, records: Records, metric: str | None = None) -> list[Block]:
-    """The score by method, data set and epsilon, its curves and the costs; where there is no score, all measures by cell.
+    """The score by method, data set and epsilon, and its curves over epsilon; nothing where no record has a score.
 
     ``metric``: of the test nodes; records that do not hold it are shown by accuracy.
     """
     known = SCORES if metric is None else (metric_score(metric), *SCORES)
     scores = [score for score in known if any(figure_of(r.measures, score.measure) is not None for r in records)]
-    if not scores or not all({"method", "dataset", "epsilon"} <= set(record.cell) for record in records):
-        return [measures_table(name, records)]
+    if not scores:
+        return []
     score, differing = scores[0], varying(records)
     shown = [replace(r, cell={**r.cell, "method": _label(r, differing)}) for r in records]
     means = grouped(shown, "epsilon", "method", "dataset", measure=score.measure)
@@ -84,44 +81,7 @@ def general_blocks(name: str, records: Records, metric: str | None = None) -> li
     blocks: list[Block] = [score_table(f"{name}-table", score.title, shown, means, score, caption=caption)]
     if len({r.cell["epsilon"] for r in records} - {"inf"}) > 1:
         blocks += epsilon_curves(f"{name}-curves", shown, score)
-    blocks += _curves_over_the_one_that_differs(name, records, score, differing)
-    if any("cpu_seconds" in record.measures for record in records):
-        blocks.append(cost_table(name, shown))
     return blocks
-
-
-def _curves_over_the_one_that_differs(
-    name: str, records: Records, score: Score, differing: Sequence[str]
-) -> list[Block]:
-    """Curves over a setting or axis of numbers, if it is the only one that differs and every cell has it."""
-    if len(differing) != 1:
-        return []
-    (by,) = differing
-    values = {json.dumps(value_of(r.cell, by)) for r in records}
-    if len(values) < 2 or not all(_is_number(value_of(r.cell, by)) for r in records):
-        return []
-    caption = "Bars: 95 % intervals over the seeds."
-    title = f"{score.title} against {by}"
-    return [axis_curves(f"{name}-{by}", title, records, by, x=by, score=score, caption=caption)]
-
-
-def measures_table(name: str, records: Records) -> Table:
-    """A row per cell, seeds together; a column per measure that is a number."""
-    differing = [
-        n for n in dict.fromkeys(n for r in records for n in _names(r)) if n != "seed" and _differs(records, n)
-    ]
-    labelled: dict[str, list[Record]] = {}
-    for record in records:
-        cell = {key: value for key, value in record.cell.items() if key != "seed"}
-        labelled.setdefault(cell_key(cell), []).append(record)
-    columns = list(dict.fromkeys(m for r in records for m, value in r.measures.items() if _is_number(value)))
-    rows = []
-    for group in labelled.values():
-        label = ", ".join(_setting(group[0], n) for n in differing if value_of(group[0].cell, n) is not None) or name
-        values = [[r.measures[m] for r in group if _is_number(r.measures.get(m))] for m in columns]
-        entries = [Entry(f"{mean_of(found).value:.4g}") if found else Entry() for found in values]
-        rows.append((Entry(label), *entries))
-    return Table(f"{name}-measures", "Measures", ("cell", *columns), (("", tuple(rows)),), "Means over the seeds.")
 
 
 def varying(records: Records) -> list[str]:
@@ -146,7 +106,3 @@ def _label(record: Record, differing: Sequence[str]) -> str:
 def _setting(record: Record, name: str) -> str:
     value = value_of(record.cell, name)
     return f"{name} {value if isinstance(value, str) else json.dumps(value)}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

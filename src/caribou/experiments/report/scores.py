@@ -1,4 +1,4 @@
-"""A score of methods by data set and epsilon: the table of means with intervals, and curves over an axis."""
+"""A score of methods by data set and epsilon: the table of means with intervals, and curves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.experiments.report.blocks import NOT_RUN, PLUS_MINUS, Block, Entry, Figure, Table, marked
+from caribou.experiments.report.blocks import NOT_RUN, PLUS_MINUS, Block, Entry, Table, marked
 from caribou.experiments.report.figures import curves
 from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words, seeds_of
 from caribou.metrics import metric_name
@@ -164,27 +164,3 @@ def epsilon_curves(
             caption=caption,
         )
     ]
-
-
-def axis_curves(
-    name: str,
-    title: str,
-    records: Records,
-    by: str,
-    *,
-    x: str,
-    score: Score = ACCURACY,
-    caption: str = "",
-) -> Figure:
-    """The score over an axis or setting, one panel per data set, one line per method and epsilon."""
-    panels: dict[str, dict[str, Any]] = {}
-    for dataset in axis(records, "dataset"):
-        here = [r for r in records if r.cell["dataset"] == dataset]
-        lines = {}
-        for method in axis(here, "method"):
-            for epsilon in axis([r for r in here if r.cell["method"] == method], "epsilon"):
-                some = [r for r in here if (r.cell["method"], r.cell["epsilon"]) == (method, epsilon)]
-                label = method if epsilon == "inf" else f"{method}, ε = {epsilon:g}"
-                lines[label] = grouped(some, by, measure=score.measure)
-        panels[dataset] = lines
-    return curves(name, title, panels, x=x, y=score.axis, log=False, percent=score.percent, caption=caption)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from reproduction.costs import PublishedCost, cost_table
+
 from caribou.experiments.records import OK, Record
 from caribou.experiments.report.blocks import NOT_RUN, Entry
-from caribou.experiments.report.costs import PublishedCost, cost_table
 
 
 def fitted(method: str, epsilon: int, accuracy: float | None = 0.5, **measures: float) -> Record:
