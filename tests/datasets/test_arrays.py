@@ -10,7 +10,6 @@ import pytest
 from caribou.datasets import read_graph
 from caribou.errors import DataError, InputError
 from caribou.graph import Graph
-from caribou.models.encoder import Scaling
 
 
 @pytest.fixture
@@ -46,13 +45,6 @@ def test_features_stay_in_their_file(folder: Path) -> None:
     assert type(base).__name__ == "mmap"
     with pytest.raises(ValueError, match="read-only"):
         graph.features[0, 0] = 1
-
-
-def test_rows_are_scaled_as_the_whole_is(folder: Path) -> None:
-    features = read_graph(folder).features
-    scaling = Scaling.of(features, 4.0)
-    rows = np.array([5, 3, 59])
-    assert np.array_equal(scaling.by_rows(features)[rows], scaling(features)[rows])
 
 
 def test_bad_folders_are_named(folder: Path) -> None:

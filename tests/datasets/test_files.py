@@ -3,7 +3,6 @@
 import os
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from caribou.datasets import read_graph, write_graph
@@ -83,29 +82,3 @@ class TestPaths:
         fails("cannot be read|file not found", "x" * 5000 + ".npz")
         with pytest.raises(InputError, match=r"^path must be the path of a file, got int$"):
             read_graph(3)
-
-    def test_content_of_arguments_is_not_shown(self, tmp_path):
-        frame = pd.DataFrame({"from": ["secret"], "to": ["person"]})
-        with pytest.raises(InputError, match=r"^path must be the path of a file, got DataFrame$"):
-            read_graph(frame, frame)
-        edges, _ = tables(tmp_path)
-        with pytest.raises(InputError, match=r"^nodes must be the path of a file, got DataFrame$"):
-            read_graph(edges, frame)
-
-    @pytest.mark.parametrize("key", ["parquet", "npz"])
-    def test_empty_and_truncated(self, valid_files, tmp_path, key):
-        source = valid_files[key][0]
-        content = source.read_bytes()
-        target = tmp_path / source.name
-        for part in (b"", content[: len(content) // 2], content[:-3], content[:4]):
-            target.write_bytes(part)
-            fails(f"{target.name}: ", target, *valid_files[key][1:])
-
-    def test_arguments_without_meaning(self, valid_files):
-        nodes = valid_files["csv"][1]
-        with pytest.raises(InputError, match="nodes goes with an edge table"):
-            read_graph(*valid_files["npz"], nodes)
-        with pytest.raises(InputError, match="label_column has no meaning"):
-            read_graph(*valid_files["npz"], label_column="y")
-        with pytest.raises(InputError, match="seed"):
-            read_graph(*valid_files["npz"], seed=-1)

@@ -7,7 +7,7 @@ import pytest
 
 from caribou.datasets import available, load
 from caribou.datasets.table import PUBLIC
-from caribou.errors import DataError, InputError
+from caribou.errors import DataError
 
 FOLDER = os.environ.get("CARIBOU_DATA")
 real_data = pytest.mark.skipif(not FOLDER, reason="needs the folder of data set files: set CARIBOU_DATA")
@@ -18,29 +18,6 @@ def has_file(name):
 
 
 class TestNames:
-    def test_unknown(self):
-        with pytest.raises(InputError, match=r"^dataset must be one of chain-s, .*csbm:nodes=.*, got 'coral'$"):
-            load("coral")
-        with pytest.raises(InputError, match=r"got 'zzz'$"):
-            load("zzz")
-        with pytest.raises(InputError, match="got 'cora:3'"):
-            load("cora:3")
-        with pytest.raises(InputError, match="must be the name of a data set, got 3"):
-            load(3)
-
-    def test_bad_arguments(self, tmp_path):
-        with pytest.raises(InputError, match="split must be one of random, public, got 'fixed'"):
-            load("chain-s", split="fixed")
-        for name in ("chain-s", "csbm", "photo"):
-            with pytest.raises(InputError, match="split must be random for"):
-                load(name, split="public", data_dir=tmp_path)
-        with pytest.raises(InputError, match="cora has no options, got nodes"):
-            load("cora", nodes=3, data_dir=tmp_path)
-        with pytest.raises(InputError, match="chain-s has no options"):
-            load("chain-s", nodes=3)
-        with pytest.raises(InputError, match="seed"):
-            load("chain-s", seed=-1)
-
     def test_available(self, tmp_path, monkeypatch):
         monkeypatch.delenv("CARIBOU_DATA", raising=False)
         (tmp_path / "amazon_photo.npz").write_bytes(b"")

@@ -55,16 +55,6 @@ class TestFolder:
         with pytest.raises(DataError, match="cora: the file holds no public split"):
             load("cora", split="public")
 
-    def test_bad_folder(self, tmp_path, monkeypatch):
-        (tmp_path / "file").write_text("x")
-        with pytest.raises(DataError, match="data_dir must be a folder, but it does not exist"):
-            load("cora", data_dir=tmp_path / "nowhere")
-        with pytest.raises(DataError, match="data_dir must be a folder, but it is a file"):
-            load("cora", data_dir=tmp_path / "file")
-        monkeypatch.setenv("CARIBOU_DATA", str(tmp_path / "nowhere"))
-        with pytest.raises(DataError, match="CARIBOU_DATA must be a folder"):
-            load("cora")
-
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
@@ -81,35 +71,17 @@ class TestFolder:
             load("cora", data_dir=tmp_path)
         assert str(tmp_path / "cora.npz") in str(caught.value)
 
-    def test_damaged_file(self, tmp_path):
-        (tmp_path / "cora.npz").write_bytes(b"PK broken")
-        with pytest.raises(DataError, match=r"cora\.npz: is not an npz archive"):
-            load("cora", data_dir=tmp_path)
-
 
 class TestDownload:
-    @pytest.mark.parametrize("name", [name for name, spec in PUBLIC.items() if spec.download])
-    def test_no_network(self, tmp_path, name):
+    def test_no_network(self, tmp_path):
         started = time.monotonic()
-        with pytest.raises(DataError) as caught:
-            load(name, data_dir=tmp_path)
-        message = str(caught.value)
-        for part in (
-            PUBLIC[name].files[0],
-            str(tmp_path),
-            "no route to host",
-            "data_dir or CARIBOU_DATA",
-            "edge_index",
-        ):
-            assert part in message
+        for name in [name for name, spec in PUBLIC.items() if spec.download]:
+            with pytest.raises(DataError) as caught:
+                load(name, data_dir=tmp_path)
+            for part in (PUBLIC[name].files[0], str(tmp_path), "no route to host", "data_dir or CARIBOU_DATA"):
+                assert part in str(caught.value)
         assert list(tmp_path.iterdir()) == []
         assert time.monotonic() - started < 20
-        with pytest.raises(DataError, match="CARIBOU_DATA is not set"):
-            load(name)
-
-    def test_file_only(self, tmp_path):
-        with pytest.raises(DataError, match=r"no file arxiv-edges\.npz or ogbn_arxiv_nofeat\.npz in .* no download"):
-            load("arxiv-edges", data_dir=tmp_path)
 
     def test_success_is_kept_and_used(self, tmp_path, monkeypatch, small_table):
         from torch_geometric import datasets
@@ -161,25 +133,6 @@ class TestDownload:
         assert not any(entry.is_file() for entry in tmp_path.rglob("*"))
         assert socket.getdefaulttimeout() == before
 
-    def test_short_answer(self, tmp_path, monkeypatch):
-        class Answer:
-            headers = {"Content-Length": "100"}  # noqa: RUF012
-            parts = [b"only this", b""]  # noqa: RUF012
-
-            def read(self, _=-1):
-                return self.parts.pop(0)
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *_):
-                return None
-
-        monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: Answer())
-        with pytest.raises(DataError, match="ended after 9 of 100 bytes"):
-            load("facebook", data_dir=tmp_path)
-        assert list(tmp_path.iterdir()) == []
-
     def test_cache_folder(self, tmp_path, monkeypatch):
         assert public.cache_folder(tmp_path) == tmp_path / "downloads"
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -226,31 +179,20 @@ class TestFacebook:
             [1, 0, 0, 0, 1, 0, 1, 0, 1],
         ]
 
-    def test_found_in_the_folder(self, tmp_path):
-        self.mat(tmp_path / "UIllinois20.mat")
-        with pytest.raises(DataError, match="at least 6 known years, got 3"):
-            load("facebook", data_dir=tmp_path)
-
     def test_bad_files(self, tmp_path, monkeypatch):
+        whole = self.mat(tmp_path / "whole.mat").read_bytes()
         target = tmp_path / "f.mat"
-        target.write_bytes(b"MATLAB 5.0 MAT-file, broken")
-        with pytest.raises(DataError, match="not a Facebook100"):
-            facebook_graph(target)
-        savemat(target, {"A": np.eye(3)})
-        with pytest.raises(DataError, match=r"not a Facebook100 \.mat file \(KeyError"):
-            facebook_graph(target)
+        for content in (b"MATLAB 5.0 MAT-file, broken", whole[: len(whole) // 2]):
+            target.write_bytes(content)
+            with pytest.raises(DataError, match="not a Facebook100"):
+                facebook_graph(target)
         with pytest.raises(DataError, match="A must be n x n and local_info n x 7"):
             facebook_graph(self.mat(target, info=[[1, 2, 3, 4, 5, 6, 7]]))
         outside = sp.csc_matrix(np.eye(7))
         outside.indices[6] = 10**6  # SciPy would write there when it turns columns into rows
-        with monkeypatch.context() as patch:
-            found = {"A": outside, "local_info": np.ones((7, 7), np.int32)}
-            patch.setattr("scipy.io.loadmat", lambda *_, **__: found)
-            with pytest.raises(DataError, match=r"A must have sparse indices in \[0, 7\), got 0 to 1000000"):
-                facebook_graph(target)
-        content = self.mat(tmp_path / "g.mat").read_bytes()
-        target.write_bytes(content[: len(content) // 2])
-        with pytest.raises(DataError, match="not a Facebook100"):
+        found = {"A": outside, "local_info": np.ones((7, 7), np.int32)}
+        monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: found)
+        with pytest.raises(DataError, match=r"A must have sparse indices in \[0, 7\), got 0 to 1000000"):
             facebook_graph(target)
 
 
@@ -283,28 +225,10 @@ class TestArxiv:
         assert graph.cleaning.one_way == 1
         assert [part.tolist() for part in (graph.split.train, graph.split.val, graph.split.test)] == [[2], [0], [1]]
 
-    def test_found_in_the_folder(self, tmp_path):
-        self.pack(tmp_path / "arxiv.zip")
-        with pytest.raises(DataError, match=r"arxiv\.zip: nodes of arxiv must be 169343, found 3"):
-            load("arxiv", data_dir=tmp_path)
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"edge": None}, r"must hold one file raw/edge\.csv\.gz, found 0"),
-            ({"edge": "0,9\n"}, "got 9 at"),
-            ({"edge": "0,x\n"}, "not OGB's arxiv.zip"),
-            ({"edge": "0,\n"}, "not OGB's arxiv.zip"),
-            ({"node_feat": "1\n2\n"}, "not OGB's arxiv.zip"),
-            ({"node_label": ""}, "not OGB's arxiv.zip"),
-            ({"valid": "2\n"}, "disjoint"),
-        ],
-    )
-    def test_bad_files(self, tmp_path, changes, message):
-        with pytest.raises(DataError, match=message):
-            arxiv_graph(self.pack(tmp_path / "arxiv.zip", **changes))
-
-    def test_truncated(self, tmp_path):
+    def test_bad_files(self, tmp_path):
+        for changes in ({"edge": None}, {"edge": "0,9\n"}, {"edge": "0,x\n"}, {"node_label": ""}, {"valid": "2\n"}):
+            with pytest.raises(DataError, match=r"arxiv\.zip"):
+                arxiv_graph(self.pack(tmp_path / "arxiv.zip", **changes))
         path = self.pack(tmp_path / "arxiv.zip")
         path.write_bytes(path.read_bytes()[:-40])
         with pytest.raises(DataError, match="not OGB's"):

@@ -157,11 +157,6 @@ def test_the_bytes_of_a_round_do_not_depend_on_the_instruction_set(
     assert results() == installed
 
 
-def test_numpy_has_no_registers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_library", lambda: None)
-    assert kernels.register_bits() == 0
-
-
 @pytest.mark.usefixtures("compiled")
 def test_votes_are_counted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)

@@ -59,9 +59,3 @@ def test_the_noise_of_a_round_serves_one_state(tables: Tables) -> None:
     with pytest.raises(CaribouError, match="round 1 must be asked as before"):
         runner.round(first, np.zeros(COLUMNS), lambda *_: None)
     runner.round(second, np.zeros(COLUMNS), lambda *_: None)
-
-
-def test_a_closed_runner_holds_no_state(tables: Tables) -> None:
-    runner, _ = runner_of(tables, "a", 1)
-    runner.close()
-    assert all(len(rows) == 0 for rows in runner.shards())

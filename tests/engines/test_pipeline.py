@@ -19,7 +19,7 @@ import pytest
 from caribou.engines import pipeline as module
 from caribou.engines.blocks import Layout, StateFile
 from caribou.engines.pipeline import Request, release_files
-from caribou.errors import BudgetExceeded, CaribouError, DataError, InputError, LedgerError, RunError
+from caribou.errors import CaribouError, DataError, InputError, LedgerError, RunError
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
@@ -56,16 +56,6 @@ def test_single_storage_cannot_pass_as_double(tables: Tables) -> None:
     record = release_files(tables.request()).certificate.to_dict()
     record["mechanisms"][0]["details"]["arithmetic"]["storage"] = "double"
     assert not verify(Certificate.from_dict(record)).passed
-
-
-def test_parquet_is_npy(tables: Tables) -> None:
-    import pyarrow.parquet as pq
-
-    for out in ("out.npy", "table.parquet"):
-        release_files(tables.request(out), new_key=seeded)
-    table = pq.read_table(tables.folder / "table.parquet").to_pandas()
-    assert table["node"].tolist() == list(range(NODES))
-    assert np.array_equal(table.drop(columns="node").to_numpy(), np.load(tables.folder / "out.npy"))
 
 
 def test_the_groups_of_a_parquet_file_do_not_tell_of_the_blocks(
@@ -284,17 +274,6 @@ def test_a_killed_run_is_charged_once(
     assert not request.work.exists()
 
 
-def test_refused_by_the_ledger_means_nothing_is_drawn_or_kept(tables: Tables) -> None:
-    ledger = Ledger(tables.folder / "ledger.sqlite")
-    ledger.set_budget("graph", Budget(1.0, 1e-6))
-    with pytest.raises(BudgetExceeded):
-        release_files(tables.request(), ledger=ledger)
-    with pytest.raises(InputError, match="operating system"):
-        release_files(tables.request(), ledger=ledger, new_key=seeded)
-    assert leftovers(tables) == {"ledger.sqlite"}
-    assert ledger.entries() == ()
-
-
 def test_a_refused_release_makes_no_ledger(tables: Tables) -> None:
     path, request = tables.folder / "ledger.sqlite", tables.request(engine="outofcore")
     with pytest.raises(InputError, match="dataset must be 1 to 500 printable"):
@@ -312,14 +291,6 @@ def test_a_refused_release_makes_no_ledger(tables: Tables) -> None:
     with pytest.raises(RunError, match="ledger must be that of the interrupted run"):
         release_files(request, ledger=path)
     assert not path.exists()
-
-
-def test_a_damaged_ledger_is_refused_before_the_graph_is_read(tables: Tables) -> None:
-    path = tables.folder / "ledger.sqlite"
-    path.write_text("no ledger")
-    np.save(tables.edges, [[0, NODES]])
-    with pytest.raises(LedgerError, match="is not a ledger"):
-        release_files(tables.request(), ledger=path)
 
 
 def test_a_ledger_that_has_gone_is_not_made_anew(tables: Tables) -> None:
@@ -371,14 +342,6 @@ def test_a_disk_too_small_is_refused_before_the_charge(tables: Tables, monkeypat
         release_files(tables.request(), ledger=ledger)
     assert leftovers(tables) == {"ledger.sqlite"}
     assert ledger.entries() == ()
-
-
-def test_an_unwritable_folder_is_refused_at_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="can be written"):
-        tables.request("nowhere/out.npy")
-    monkeypatch.setattr(module.os, "access", lambda *_: False)
-    with pytest.raises(InputError, match="can be written"):
-        tables.request()
 
 
 @pytest.mark.parametrize(
@@ -521,16 +484,6 @@ def test_every_source_gives_the_same_bytes_and_the_same_fingerprint(
     assert np.array_equal(rows, np.load(plain.out))
 
 
-def test_row_numbers_from_every_source_are_the_plain_arrays(tables: Tables) -> None:
-    release_files(tables.request("plain.parquet"), new_key=seeded)
-    sources = written(tables, list(range(NODES)))
-    for name in ("folder", "csv", "duckdb"):
-        edges, features = sources[name]
-        request = dataclasses.replace(tables.request(f"{name}.parquet"), edges=edges, features=features)
-        release_files(request, new_key=seeded)
-        assert request.out.read_bytes() == (tables.folder / "plain.parquet").read_bytes(), name
-
-
 def test_a_killed_run_with_ids_is_finished_with_the_same_bytes(tables: Tables) -> None:
     edges, features = written(tables, NAMES)["duckdb"]
     whole, half = (
@@ -554,33 +507,6 @@ def test_a_killed_run_with_ids_is_finished_with_the_same_bytes(tables: Tables) -
     assert release_files(half).resumed_at == 1
     assert half.out.read_bytes() == whole.out.read_bytes()
     assert not half.work.exists()
-
-
-def test_a_run_is_not_finished_with_another_object(tables: Tables) -> None:
-    import fsspec
-
-    edges, features = written(tables, NAMES)["memory"]
-    request = dataclasses.replace(tables.request(engine="outofcore"), edges=edges, features=features)
-    killed(lambda: release_files(request, progress=dying_in(2)))
-    memory = fsspec.filesystem("memory")
-    content = memory.cat("/graph/edges.csv")
-    memory.pipe("/graph/edges.csv", content)
-    with pytest.raises(RunError, match="another inputs"):
-        release_files(request)
-
-
-def test_unknown_ids_leave_nothing_behind(tables: Tables) -> None:
-    edges, features = written(tables, NAMES)["csv"]
-    with open(edges, "a") as file:
-        file.write("acc-00001,zoe\n")
-    before = leftovers(tables)
-    request = dataclasses.replace(tables.request(), edges=edges, features=features)
-    with pytest.raises(
-        DataError, match=rf"edges.csv: row {len(tables.pairs) + 1}: column 'target' must hold an id .*'zoe'"
-    ):
-        release_files(request)
-    assert leftovers(tables) == before
-    release_files(dataclasses.replace(request, rules=ColumnRules(drop_unknown_ids=True)))
 
 
 def test_a_query_that_changes_between_two_readings_is_refused(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,11 +68,6 @@ def test_start_is_projected_and_scaled(tables: Tables) -> None:
     assert np.abs(files.state("round-0").read(0, NODES) - scaled).max() < 1e-7
 
 
-def test_prepared_folder_holds_nothing_but_blocks_and_states(tables: Tables) -> None:
-    files = tables.blocked("a", Layout(NODES, COLUMNS, 11), cap=CAP)
-    assert {path.suffix for path in files.folder.iterdir()} == {".starts", ".columns", ".ownless", ".state"}
-
-
 def test_memory_chooses_blocks_and_tiles() -> None:
     assert Memory().layout(10**6, 16, 10**7).tiles == 1
     small = Memory(10**9).layout(10**8, 64, 10**9)
@@ -81,11 +76,3 @@ def test_memory_chooses_blocks_and_tiles() -> None:
     assert Memory(10**9).layout(10**6, 16, 10**7).tiles == 1
     with pytest.raises(InputError, match="memory must be at least 512 MiB, got 488 MiB"):
         Memory(512 * 10**6)
-
-
-def test_what_is_held_leaves_less_for_edges_but_never_less_than_half() -> None:
-    gigabyte = Memory(2 * 10**9)
-    assert gigabyte.without(10**8).limit == 2 * 10**9 - 10**8
-    assert gigabyte.without(10**12).limit == 10**9
-    assert Memory(6 * 10**8).without(10**12).free == Memory(2 * preparation._BASE).free
-    assert Memory(None).without(10**12) == Memory(None)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
-import functools
 import logging
 import os
 import signal
 import stat
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -139,41 +136,6 @@ def _await(condition: Callable[[], bool], seconds: float = 60) -> None:
 def environment() -> dict[str, str]:
     """Of a process that finds the same source tree."""
     return {**os.environ, "PYTHONPATH": str(Path(cb.__file__).parent.parent)}
-
-
-DRIVER = """
-import os, sys
-from pathlib import Path
-from caribou.engines import preparation
-from caribou.engines.pipeline import Request, release_files
-from caribou.mechanisms.noise_source import RunKey
-from caribou.privacy.budget import Budget
-
-preparation.MAX_SHIFT = 11
-folder = Path(sys.argv[1])
-request = Request(folder / "edges.npy", folder / "features.npy", folder / "out.npy", Budget(4.0, 1e-6), 3,
-                  beta=0.2, alpha1=0.9, degree_floor=10, workers=2, engine="ray", address=sys.argv[2])
-def progress(number, blocks, entries):
-    if (number, blocks) == (3, 1):
-        os._exit(9)
-release_files(request, new_key=lambda: RunKey.seeded(5), progress=progress)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_driver_resumes_at_the_last_complete_round(tables: Tables, cluster: Any) -> None:
-    expected = tables.request("expected.npy")
-    release_files(expected, new_key=lambda: RunKey.seeded(5))
-    address = ray.get_runtime_context().gcs_address
-    command = [sys.executable, "-c", textwrap.dedent(DRIVER), str(tables.folder), address]
-    assert subprocess.run(command, env=environment(), check=False).returncode == 9
-    request = tables.request("out.npy", engine="ray", address=address)
-    assert not request.out.exists()
-    assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-2", "round-3"}
-    result = release_files(request, new_key=RunKey.secure)
-    assert result.resumed_at == 2
-    assert np.array_equal(np.load(request.out), np.load(expected.out))
-    assert not request.work.exists()
 
 
 # -- training -----------------------------------------------------------------------------------------------------------
@@ -392,22 +354,6 @@ def test_a_ray_of_this_machine_listens_to_it_alone() -> None:
         [sys.executable, "-c", LISTENING], capture_output=True, text=True, check=True, env=environment()
     )
     assert {line.removeprefix("::ffff:") for line in answer.stdout.split()} == {"127.0.0.1"}
-
-
-def test_a_shutdown_that_does_not_end_is_not_waited_for_when_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stuck(NoRay):
-        error = KeyboardInterrupt()
-
-        def shutdown(self) -> None:
-            time.sleep(60)
-
-    stub, left = Stuck(), list[object]()
-    monkeypatch.setattr(module, "_ray", lambda: stub)
-    monkeypatch.setattr(module, "patiently", functools.partial(module.patiently, seconds=0.01))
-    monkeypatch.setattr(atexit, "unregister", left.append)
-    with pytest.raises(KeyboardInterrupt):
-        Workers(1, None, int, "")
-    assert left == [stub.shutdown]
 
 
 # -- a Ray that loses everything ----------------------------------------------------------------------------------------

@@ -154,26 +154,6 @@ def test_a_ledger_knows_the_graph_again_and_is_charged_before_edges_are_read(fol
         cb.Model("votes-edp", **fits).fit(with_prior(memory), ledger=ledger)
 
 
-def test_arrivals_are_extended_over_blocks_as_in_memory(folder: Path, tmp_path: Path) -> None:
-    edges, nodes = (pd.read_parquet(folder / f"{name}.parquet") for name in ("edges", "nodes"))
-    old = 1800
-    nodes[:old].to_parquet(tmp_path / "nodes.parquet")
-    edges[(edges.source < old) & (edges.target < old)].to_parquet(tmp_path / "edges.parquet")
-    in_memory = [cb.read_graph(place / "edges.parquet", place / "nodes.parquet") for place in (tmp_path, folder)]
-    with (
-        training_graph(tables(tmp_path, engine="outofcore")) as first,
-        training_graph(tables(folder, engine="outofcore")) as grown,
-    ):
-        assert _extended(first, grown) == _extended(*in_memory)
-
-
-def _extended(first: Graph, grown: Graph) -> dict[str, bytes]:
-    model = cb.Model("votes-edp", cb.Budget(float("inf"), 1e-5), max_rounds=2).fit(with_prior(first))
-    later = model.extend(with_prior(grown))
-    assert later.num_nodes == NODES
-    return {name: array.tobytes() for name, array in later.released.items()}
-
-
 def test_tables_and_engines_that_cannot_be_used_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = tables(folder)
     for changes, words in (
@@ -195,14 +175,6 @@ def test_tables_and_engines_that_cannot_be_used_are_refused(folder: Path, monkey
     monkeypatch.setattr("caribou.engines.training_tables.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10}))
     with pytest.raises(RunError, match="need a disk with"), training_graph(good):
         pass
-
-
-def test_columns_that_are_ignored_are_not_read(folder: Path) -> None:
-    # a column that an earlier table had may be gone
-    earlier = ColumnRules(ignore=["f2", "f999"], ignored=["f2", "f999"])
-    with training_graph(tables(folder, rules=earlier.joined(ColumnRules(ignore=["f1"])))) as graph:
-        assert graph.num_features == COLUMNS - 2
-        assert set(graph.column_rules.ignored) == {"f1", "f2", "f999"}
 
 
 def test_what_needs_more_than_the_memory_is_refused_before_anything_is_charged(folder: Path) -> None:

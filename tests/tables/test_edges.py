@@ -14,11 +14,9 @@ from caribou.engines.blocks import Layout
 from caribou.engines.preparation import Memory
 from caribou.errors import DataError
 from caribou.tables.edges import EdgeTable, open_edges
-from caribou.tables.ids import NodeIds
 from caribou.tables.inspect import Findings
-from caribou.tables.nodes import open_nodes, read_tables
+from caribou.tables.nodes import read_tables
 from caribou.tables.read import Titles
-from caribou.tables.rules import ColumnRules
 from caribou.tables.sources import FrameTable
 from engines_support import COLUMNS, NODES, Tables
 
@@ -139,24 +137,3 @@ def test_a_first_edge_in_place_of_the_titles_is_not_lost(tmp_path: Path) -> None
         read_tables(tmp_path / "e.csv", nodes, Titles(), "g")
     titles = Titles(source="ann", target="bob")
     assert read_tables(tmp_path / "e.csv", nodes, titles, "g").require().num_edges == 1, "declared ones are titles"
-
-
-def test_a_row_in_a_folder_is_that_of_its_file(tmp_path: Path) -> None:
-    for part, target in enumerate(("bob", "zoe")):
-        table = pa.table({"source": ["ann"] * 5, "target": ["bob"] * 4 + [target]})
-        pq.write_table(table, tmp_path / f"{part}.parquet")
-    nodes = FrameTable("nodes", pd.DataFrame({"id": ["ann", "bob"], "f": [1, 2]}))
-    with pytest.raises(DataError, match=r"/1.parquet: row 5: column 'target' must hold an id .* got 'zoe'; give"):
-        read_tables(tmp_path, nodes, Titles(), "g").require()
-
-
-def test_features_of_a_table_stream_in_double_precision(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).standard_normal((100, 3))
-    pq.write_table(pa.table({"node": np.arange(100), "a": x[:, 0], "b": x[:, 1], "c": x[:, 2]}), tmp_path / "x.parquet")
-    rows = open_nodes(tmp_path / "x.parquet", Titles(), ColumnRules())
-    chunks = list(rows.chunks(32))
-    assert (rows.nodes, rows.columns, [len(c) for c in chunks]) == (100, 3, [32, 32, 32, 4])
-    assert np.array_equal(np.concatenate(chunks), x)
-    ids = rows.ids(tmp_path, None)
-    assert isinstance(ids, NodeIds)
-    assert ids.is_numbers

@@ -93,10 +93,3 @@ def test_ids_that_name_nobody_or_two(
     (problem,) = findings.problems
     assert re.search(words, problem.words)
     assert problem.count == count
-
-
-def test_row_numbers_need_no_mapping(tmp_path: Path) -> None:
-    ids = ids_of([0, 1, 2], tmp_path)
-    assert ids.is_numbers
-    assert mapped(ids, [0, 1, 1], [2, 0, 2], tmp_path, None) == [(0, 2), (1, 0), (1, 2)]
-    assert mapped(ids, ["0", "1"], ["2", "0.0"], tmp_path, None) == [(0, 2), (1, 0)]

@@ -9,7 +9,7 @@ import pytest
 from caribou.errors import DataError
 from caribou.graph import Graph
 from caribou.privacy.budget import PrivacyUnit
-from caribou.tables.inspect import Finding, Findings, Problem, inspection_of
+from caribou.tables.inspect import Finding, inspection_of
 from caribou.tables.nodes import read_tables
 from caribou.tables.read import Reading, Titles
 from caribou.tables.rules import ColumnRules
@@ -84,34 +84,6 @@ def test_node_level_asks_for_declarations_in_the_same_list() -> None:
     assert text[0].flags[0] == "--category segment=a,b,c"
 
 
-def test_values_outside_a_range_and_words_outside_categories_are_noted() -> None:
-    rules = ColumnRules(**{**RULES.to_dict(), "ranges": {"age": (30, 40)}, "categories": {"segment": ["private"]}})
-    notes = {note.kind: note for note in read(bank(), rules).inspection.notes}
-    assert notes[Finding.OUTSIDE].count == 29
-    assert notes[Finding.UNSEEN].count == 13
-
-
-def test_a_table_without_a_label_or_with_one_class_is_noted() -> None:
-    edges, nodes = bank()
-    renamed = read((edges, nodes.rename(columns={"label": "is_fraud"})), RULES).inspection
-    notes = {note.kind: note for note in renamed.notes}
-    assert notes[Finding.NO_LABELS].flags == ("--column label=TITLE",)
-    one = read((edges, nodes.assign(label="ok")), RULES).inspection
-    assert {note.kind: note.words for note in one.notes}[Finding.ONE_CLASS].startswith("all labels are 'ok'")
-    assert not {Finding.NO_LABELS, Finding.ONE_CLASS} & {note.kind for note in read(bank(), RULES).inspection.notes}
-
-
-def test_numbers_that_are_one_label_and_repeated_ids() -> None:
-    edges, nodes = bank()
-    nodes["label"] = [("0", "0.0", "1")[k % 3] for k in range(len(nodes))]
-    found = read((edges, nodes), RULES)
-    assert found.graph is not None
-    assert found.graph.class_names == ("0", "1")
-    nodes.loc[1, "id"], nodes.loc[2, "id"] = "a00", None
-    kinds = {problem.kind for problem in read((edges, nodes), RULES).inspection.problems}
-    assert {Finding.REPEATED_IDS, Finding.EMPTY_IDS} <= kinds
-
-
 def test_a_summary_of_a_graph_has_the_same_notes() -> None:
     graph = Graph.from_edges(
         [[1.0, 2.0], [1.0, 3.0], [1.0, 5.0], [0.0, 0.0]],
@@ -132,12 +104,6 @@ def test_a_summary_of_a_graph_has_the_same_notes() -> None:
         assert any(words in note for note in notes), words
     assert graph.summary()["unlabelled"] == 2
     assert graph.class_counts == {"no": 1, "yes": 1}
-
-
-def test_without_a_list_the_first_problem_is_the_error() -> None:
-    problem = Problem(Finding.TEXT, "nodes.csv", "column 'a' must hold numbers, got 'x'")
-    with pytest.raises(DataError, match=r"nodes.csv: column 'a' must hold numbers"):
-        Findings(collect=False).add(problem)
 
 
 def test_the_flags_of_node_level_do_not_contradict_each_other() -> None:
@@ -211,32 +177,3 @@ def test_a_rule_names_a_column_of_features_that_is_there() -> None:
     later = read((edges, nodes.drop(columns="opened")), graph.column_rules).inspection
     assert later.readable, "a column that was ignored before may be gone from the next table"
     assert [note.column for note in later.notes if note.kind is Finding.UNKNOWN_RULES] == ["opened"]
-
-
-def test_numbers_of_other_countries_and_percentages_name_their_flags() -> None:
-    edges, nodes = bank()
-    nodes["income"] = [None if k % 7 == 0 else f"{k}.000,5" for k in range(len(nodes))]
-    nodes["share"] = [f"{k},5 %" for k in range(len(nodes))]
-    nodes["rate"] = ["n/a" if k == 3 else f"{k} %" for k in range(len(nodes))]
-    nodes["price"] = [f"1,{k:03d}" for k in range(len(nodes))]
-    found = read((edges, nodes), RULES).inspection
-    flags = {p.column: p.flags[:-1] for p in found.problems if p.kind is Finding.NUMERALS}
-    assert flags == {
-        "income": ("--decimal ,",),
-        "share": ("--decimal , --percent share", "--decimal . --percent share")[:1],
-        "rate": ("--percent rate --unknown n/a",),
-        "price": ("--decimal ,", "--decimal ."),
-    }
-    assert found.flags == ("--decimal ,", "--percent share", "--percent rate", "--unknown n/a")
-    more = {"decimal": ",", "percent": ["share", "rate"], "unknown": ["unknown", "n/a"], "fills": {"*": "indicator"}}
-    rules = ColumnRules(**{**RULES.to_dict(), **more})
-    graph = read((edges, nodes), rules).require()
-    values = {name: graph.features[:, k] for k, name in enumerate(graph.feature_names or ())}
-    assert values["share"][:3].tolist() == pytest.approx([0.005, 0.015, 0.025])
-    assert values["price"][:3].tolist() == pytest.approx([1, 1.001, 1.002])
-    assert values["rate"][:2].tolist() == pytest.approx([0, 0.01])
-    assert values["rate=empty"].sum() == 1
-    plain = nodes.assign(income=[None if k % 7 == 0 else k * 1000 + 0.5 for k in range(len(nodes))])
-    same = read((edges, plain), rules).require()
-    assert values["income"].tolist() == same.features[:, list(same.feature_names or ()).index("income")].tolist()
-    assert not ColumnRules(percent=["share"]).same_features(ColumnRules())

@@ -18,9 +18,8 @@ import pytest
 
 import caribou as cb
 from caribou.engines.training_tables import TrainingTables, training_graph
-from caribou.errors import DataError, LedgerError
+from caribou.errors import DataError
 from caribou.graph import Graph
-from caribou.privacy.ledger import Ledger
 from caribou.tables import nodes as module
 from caribou.tables.ids import NodeIds
 from caribou.tables.nodes import read_tables
@@ -395,17 +394,6 @@ def test_arrivals_are_known_by_their_ids_and_those_who_left_keep_their_places(tm
 def _extended(first: Graph, grown: Graph) -> cb.Model:
     model = cb.Model("votes-edp", cb.Budget(float("inf"), 1e-5), max_rounds=2).fit(with_prior(first))
     return model.extend(with_prior(grown))
-
-
-def test_a_ledger_knows_the_graph_of_ids_again(expected: Graph, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    for name in ("bank", "another name"):
-        ledger.set_budget(name, cb.Budget(9, 1e-5))
-    model = cb.Model("votes-edp", cb.Budget(2, 1e-5), max_rounds=1)
-    with training_graph(tables(*files("csv")(tmp_path, bank(names())), tmp_path)) as graph:
-        model.fit(with_prior(graph), ledger=ledger)
-    with pytest.raises(LedgerError, match="known to this ledger as 'bank'"):
-        model.fit(with_prior(expected).renamed("another name"), ledger=ledger)
 
 
 def test_too_many_words_are_refused_without_being_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

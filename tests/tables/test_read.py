@@ -14,8 +14,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import torch
-from torch_geometric.data import Data
 
 import caribou as cb
 from caribou.errors import DataError, InputError
@@ -135,15 +133,6 @@ def test_what_is_no_frame_is_refused_by_its_type() -> None:
         DataError, match=r"rules must name columns of the table, got 'agee' \(--range\), found 'id', 'age'"
     ):
         Graph.from_tables(pd.DataFrame({"a": [1], "b": [1]}), pd.DataFrame({"id": [1], "age": [3]}), rules=rules)
-
-
-def test_a_pyg_graph_without_masks_gets_a_split_as_a_table_does() -> None:
-    graph = cb.datasets.load("csbm:nodes=60", seed=1)
-    bare = Data(
-        x=torch.from_numpy(np.array(graph.features)), edge_index=torch.from_numpy(graph.edge_index), y=graph.labels
-    )
-    same = cb.Model("mlp", cb.Budget(4, 1e-5, "edge"), hidden=[4]).fit(bare)
-    assert same.score("test") == same.score("test", bare)
 
 
 def test_edge_level_warns_of_features_that_speak_of_edges() -> None:
