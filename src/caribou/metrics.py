@@ -17,6 +17,7 @@ import numpy as np
 
 from caribou._validate import open_unit_interval
 from caribou.errors import InputError
+from caribou.machine.notebook import html_table
 
 BINS = 10
 """Equal bins of confidence in a reliability table."""
@@ -366,6 +367,12 @@ class Metrics:
     def value(self, metric: str) -> float:
         """One metric by its name in `METRICS`, or by its short name; not a number where there is nothing to measure."""
         return METRICS[metric_name(metric)](self)
+
+    def _repr_html_(self) -> str:
+        known = {name: self.value(name) for name in METRICS}
+        rows = [(name.replace("_", " "), f"{value:.4g}") for name, value in known.items() if not math.isnan(value)]
+        curator = ("at node level", "for the curator alone: labels are private there, and read without noise")
+        return html_table("Metrics", [("labelled nodes", int(self.confusion.counts.sum())), *rows, curator])
 
     def to_dict(self, names: Sequence[str]) -> dict[str, Any]:
         """Plain JSON values, classes by their ``names``; None where there is nothing to measure."""

@@ -36,6 +36,7 @@ def test_a_plan_in_python_is_that_of_the_command() -> None:
     flags = "--unit node --epsilon 2 --delta 1e-6 --nodes 500 --degree-floor 30 --declared-degree 40 --hops 1,4"
     assert made.to_dict() == json.loads(run("plan", *flags.split(), "--json").stdout)
     assert made.months(6) == monthly_plans(Budget(2, 1e-6, "node"), 6)
+    assert "<td>" in made._repr_html_()
 
 
 def test_a_plan_by_risk_and_what_is_refused() -> None:

@@ -43,6 +43,7 @@ from caribou.graph.checks import (
 )
 from caribou.graph.classes import Classes, declared_names, is_count, places_of_names, places_of_numbers
 from caribou.graph.split import DEFAULT_FRACTIONS, Split, labelled_split
+from caribou.machine.notebook import html_table
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -206,6 +207,17 @@ class Graph:
     def __repr__(self) -> str:
         # No edge count and no label statistics: a repr ends up in logs.
         return f"Graph({self.name!r}, nodes={self.num_nodes}, features={self.num_features}, classes={self.num_classes})"
+
+    def _repr_html_(self) -> str:
+        sizes = "none" if self.split is None else "{} training, {} validation, {} test".format(*self.split.declared)
+        rows = [
+            ("nodes", self.num_nodes),
+            ("features", self.num_features),
+            ("classes", ", ".join(self.class_names) if self.class_names else self.num_classes),
+            ("split", sizes),
+            ("edges", "private: summary() shows their owner how many there are"),
+        ]
+        return html_table(f"Graph {self.name}", rows)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         # what scikit-learn's searches and splitters ask for first

@@ -1,3 +1,3 @@
-"""The machine that the library runs on: files written whole, and memory. Every module may import it."""
+"""The machine that the library runs on: files written whole, memory, and what a notebook shows. Every module may import it."""
 
 from __future__ import annotations

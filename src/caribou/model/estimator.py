@@ -24,6 +24,7 @@ import numpy as np
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals, named_rows
+from caribou.machine.notebook import html_table
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, predict_graph
 from caribou.methods.catalogue import METHODS, method_info, names_of, resolve
@@ -137,6 +138,23 @@ class Model:
         changed += "".join(f", {k}={v!r}" for k, v in self.settings.items() if v != usual[k])
         state = "" if self._fitted is None else ", fitted"
         return f"{type(self).__name__}({self.method!r}, {self.budget}{changed}{state})"
+
+    def _repr_html_(self) -> str:
+        usual = method_info(self.method).create().settings()
+        rows = [("method", self.method), ("budget", self.budget)]
+        rows += [(key, value) for key, value in self.settings.items() if value != usual[key]]
+        if self._fitted is None:
+            rows.append(("state", "not fitted"))
+        else:
+            rows += [
+                (
+                    "fitted on",
+                    f"{self._fitted.nodes} nodes, {self._fitted.columns} features, classes {listed(self.classes)}",
+                ),
+                ("certificate", self._fitted.certificate.status),
+                ("not protected", self.budget.unit.unprotected),
+            ]
+        return html_table(type(self).__name__, rows)
 
     @property
     def settings(self) -> Mapping[str, Any]:

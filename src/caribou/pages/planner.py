@@ -16,6 +16,7 @@ from typing import Any
 
 from caribou._validate import integer, one_of
 from caribou.errors import InputError
+from caribou.machine.notebook import html_table
 from caribou.methods.catalogue import METHODS, resolve
 from caribou.pages.base import render, write_page
 from caribou.pages.palette import MARKERS
@@ -127,6 +128,13 @@ class Plan:
             "notes": list(self.notes),
             **chosen,
         }
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (row.hops, f"{row.kappa:.3f}", f"{row.noise_std:.3g}", f"{row.linear_gdp_noise_multiplier:.3g}")
+            for row in self.rows
+        ]
+        return html_table(str(self.budget), rows, ("K", "kappa", "std", "x linear"))
 
     def html(self, path: str | os.PathLike[str], *, method: str | None = None, months: int = 12) -> None:
         """Write the planner, one HTML file that needs no network and no server, with this plan as its first setting.

@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar, NoReturn
 
 from caribou.errors import CaribouError, CertificateError
 from caribou.machine.files import atomic_write
+from caribou.machine.notebook import html_table
 from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, Assumption, in_order
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.documents import (
@@ -256,6 +257,11 @@ class Certificate:
         return made
 
     # -- for people ----------------------------------------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        about = [("Status", self.status), ("Holds for", self.scope.words)]
+        void = [("Void", reason) for reason in self.void_reasons]
+        return html_table("Privacy certificate", [*about, *self._facts(), *void])
 
     def _facts(self) -> list[tuple[str, str]]:
         """What a reader asks first, and the answers."""

@@ -59,6 +59,7 @@ from typing import Any
 
 from caribou._validate import integer, one_of
 from caribou.errors import BudgetExceeded, InputError, LedgerError
+from caribou.machine.notebook import html_table
 from caribou.privacy import accounting, filters
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import Event, NonPrivate
@@ -428,6 +429,14 @@ class Ledger:
         """The balances of every data set at both units, by name."""
         contents = self._intact()
         return tuple(contents.balance(name, unit, self._now()) for name in contents.names() for unit in PrivacyUnit)
+
+    def _repr_html_(self) -> str:
+        def left(balance: Balance) -> str:
+            return "no budget is set" if balance.budget is None else f"{balance.epsilon_left:.4g}"
+
+        rows = [(b.dataset, b.unit.value, b.releases, f"{b.epsilon_spent:.4g}", left(b)) for b in self.datasets()]
+        heading = ("data set", "unit", "releases", "epsilon spent", "epsilon left")
+        return html_table(f"Ledger {self.path.name}", rows, heading)
 
     def entries(self, name: str | None = None) -> tuple[LedgerEntry, ...]:
         """All releases, or those of one data set, in the order in which they were recorded."""
