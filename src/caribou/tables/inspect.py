@@ -65,15 +65,15 @@ class Finding(Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that must be mended before the tables can be read.
+    """Something that must be mended before the tables can be read; or, without a place, something that is good to know.
 
     Args:
         kind: what it is.
-        place: where it was first found: ``nodes.csv: row 3``.
+        place: where it was first found: ``nodes.csv: row 3``. Empty for a note.
         rule: what must hold and what was found instead, in words.
         count: how many cells, rows or columns.
         examples: up to three of the cells.
-        flags: alternatives on the command line, the usual one first.
+        flags: alternatives on the command line that mend or change it, the usual one first.
         column: which one, if it is one.
 
     >>> Problem(Finding.EMPTY_CELLS, "nodes.csv: row 3", "column 'age' must hold numbers, got an empty cell", 2,
@@ -91,7 +91,9 @@ class Problem:
 
     @property
     def words(self) -> str:
-        """The problem in one line."""
+        """In one line."""
+        if not self.place:
+            return self.rule
         many = f" ({self.count} in all)" if self.count > 1 else ""
         mend = f"; give {' or '.join(self.flags)}" if self.flags else ""
         return f"{self.place}: {self.rule}{many}{mend}"
@@ -99,31 +101,10 @@ class Problem:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
-            "problem": self.kind.value,
+            "problem" if self.place else "note": self.kind.value,
             "column": self.column,
             "count": self.count,
             "examples": list(self.examples),
-            "flags": list(self.flags),
-            "words": self.words,
-        }
-
-
-@dataclass(frozen=True)
-class Note:
-    """Something that the owner should know and need not mend. ``flags``: what would change it."""
-
-    kind: Finding
-    words: str
-    count: int = 1
-    flags: tuple[str, ...] = ()
-    column: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "note": self.kind.value,
-            "column": self.column,
-            "count": self.count,
             "flags": list(self.flags),
             "words": self.words,
         }
@@ -141,7 +122,7 @@ class Findings:
     def __init__(self, *, collect: bool = True) -> None:
         self._collect = collect
         self.problems: list[Problem] = []
-        self.notes: list[Note] = []
+        self.notes: list[Problem] = []
 
     def add(self, problem: Problem) -> None:
         """Keep a problem, or raise it."""
@@ -173,7 +154,7 @@ class Findings:
     ) -> None:
         """Keep a note; a count of 0 is none."""
         if count:
-            self.notes.append(Note(kind, words, count, tuple(flags), column))
+            self.notes.append(Problem(kind, "", words, count, flags=tuple(flags), column=column))
 
 
 def raise_problems(problems: Sequence[Problem]) -> NoReturn:
@@ -197,7 +178,7 @@ class Inspection:
     """
 
     problems: tuple[Problem, ...]
-    notes: tuple[Note, ...]
+    notes: tuple[Problem, ...]
     class_counts: Mapping[str, int] = field(default_factory=dict)
     unlabelled: int = 0
     nodes: int = 0

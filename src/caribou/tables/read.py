@@ -31,7 +31,7 @@ from caribou.tables.inspect import (
     note_unlabelled,
     raise_problems,
 )
-from caribou.tables.rules import ColumnRules, quoted, undeclared_words
+from caribou.tables.rules import ColumnRules, quoted, undeclared_rule
 
 IDS = ("id", "node", "node_id")
 LABELS = ("label", "class", "y")
@@ -293,8 +293,7 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
         titles = [title for title in undeclared if title not in elsewhere]
         if titles:
             flags = (" ".join(f"--{flag} {quoted(title)}{endings[flag]}" for title in titles),)
-            words = undeclared_words(flag, titles)
-            rule, _, _ = words.partition(": give ")
+            rule = undeclared_rule(flag, titles)
             example = ", for example --range amount=0:10000" if flag == "range" else ""
             findings.add(
                 Problem(

@@ -10,7 +10,7 @@ import codecs
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -63,6 +63,24 @@ _FLAG_OF = {
     "learned_categories": "--category",
     "learned_fills": "--fill",
 }
+
+_UNDECLARED = {
+    "range": (
+        "numeric columns must have a declared range at node level, because one person's value must not decide about a scale, "
+        "got {} without",
+        "--range {0}=LOW:HIGH (or --log), for example --range amount=0:10000",
+    ),
+    "category": (
+        "categories must be declared at node level, because one person's word must not add a column, got {} without values",
+        "--category {0}=a,b,c",
+    ),
+    "fill": (
+        "fills must be declared at node level, because one person's value must not decide about a fill, got {} with a fill that "
+        "was learned",
+        "--fill {0}=0, or --range {0}=LOW:HIGH with --fill {0}=indicator",
+    ),
+}
+"""By flag: what node level refuses, with a place for the columns, and what mends the first of them."""
 
 _APART = (
     (("--range", "--log"), "a column must have a range or a log range"),
@@ -130,39 +148,17 @@ class ColumnRules:
     def __post_init__(self) -> None:
         if not isinstance(self.drop_unknown_ids, bool):
             raise InputError(f"drop_unknown_ids must be true or false, got {self.drop_unknown_ids!r}")
-        checked = {
-            "unknown": _words(unknown=self.unknown),
-            "ignore": _words(ignore=self.ignore),
-            "unscaled": _words(unscaled=self.unscaled),
-            "ignored": _words(ignored=self.ignored),
-            "percent": _words(percent=self.percent),
+        checked: dict[str, Any] = {
             "aliases": _aliases(_mapping(aliases=self.aliases)),
             "decimal": _decimal(self.decimal),
             "separator": self.separator if self.separator is None else _separator(self.separator),
             "encoding": self.encoding if self.encoding is None else _encoding(self.encoding),
-            "categories": {
-                _title("category", title): None if words is None else _category_words(title, words)
-                for title, words in _mapping(categories=self.categories).items()
-            },
-            "fills": {
-                _title("fill", title): _fill(title, value) for title, value in _mapping(fills=self.fills).items()
-            },
-            "ranges": {
-                _title("range", title): _range("range", title, pair)
-                for title, pair in _mapping(ranges=self.ranges).items()
-            },
-            "logs": {
-                _title("log", title): _range("log", title, pair) for title, pair in _mapping(logs=self.logs).items()
-            },
-            "learned_categories": {
-                title: _words(learned=words)
-                for title, words in _mapping(learned_categories=self.learned_categories).items()
-            },
-            "learned_fills": {
-                title: _number("fill", title, value)
-                for title, value in _mapping(learned_fills=self.learned_fills).items()
-            },
         }
+        for name in ("unknown", "ignore", "unscaled", "ignored", "percent"):
+            checked[name] = _words(**{name: getattr(self, name)})
+        for name, (flag, check) in _OF_COLUMNS.items():
+            given = _mapping(**{name: getattr(self, name)})
+            checked[name] = {_title(flag, title): check(flag, title, value) for title, value in given.items()}
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         self._check_conflicts()
@@ -254,7 +250,11 @@ class ColumnRules:
 
     def require_declared(self) -> None:
         """Refuse rules that node level must not have: one person's cell would decide about a scale or a category."""
-        found = [undeclared_words(flag, titles) for flag, titles in self.undeclared().items() if titles]
+        found = [
+            f"{undeclared_rule(flag, titles)}: give {_UNDECLARED[flag][1].format(titles[0])}"
+            for flag, titles in self.undeclared().items()
+            if titles
+        ]
         if found:
             raise InputError("; ".join(found))
 
@@ -329,26 +329,9 @@ class ColumnRules:
         return found + ([] if self.separator is None else ["--separator", separator_word(self.separator)])
 
 
-def undeclared_words(flag: str, titles: Sequence[str]) -> str:
-    """The sentence about columns that node level refuses, with the flag that mends them."""
-    named = ", ".join(repr(title) for title in titles)
-    first = titles[0]
-    if flag == "range":
-        return (
-            "numeric columns must have a declared range at node level, because one person's value must not decide about a scale, "
-            f"got {named} without: give --range {first}=LOW:HIGH (or --log), for example --range amount=0:10000"
-        )
-    if flag == "category":
-        return (
-            f"categories must be declared at node level, because one person's word must not add a column, got {named} without "
-            f"values: give --category {first}=a,b,c"
-        )
-    if flag == "fill":
-        return (
-            f"fills must be declared at node level, because one person's value must not decide about a fill, got {named} with a "
-            f"fill that was learned: give --fill {first}=0, or --range {first}=LOW:HIGH with --fill {first}=indicator"
-        )
-    raise InputError(f"flag must be range, category or fill, got {flag!r}")
+def undeclared_rule(flag: str, titles: Sequence[str]) -> str:
+    """What node level asks of these columns, and that they lack it."""
+    return _UNDECLARED[flag][0].format(", ".join(map(repr, titles)))
 
 
 def looks_like_no_value(word: str) -> bool:
@@ -452,9 +435,9 @@ def _title(flag: str, title: Any) -> str:
     return title
 
 
-def _category_words(title: str, words: Any) -> tuple[str, ...]:
-    found = _words(category=words)
-    if not found:
+def _category_words(flag: str, title: str, words: Any) -> tuple[str, ...] | None:
+    found = None if words is None else _words(category=words)
+    if found == ():
         raise InputError(f"category {title!r} must have values, got none (--category {title}=a,b,c)")
     return found
 
@@ -467,12 +450,12 @@ def _number(flag: str, title: str, value: Any) -> float:
     return float(value)
 
 
-def _fill(title: str, value: Any) -> float | str:
+def _fill(flag: str, title: str, value: Any) -> float | str:
     if isinstance(value, str):
         if not value.strip():
             raise InputError(f"fill of {title!r} must be a number, a word or {INDICATOR}, got an empty one")
         return value.strip()
-    return _number("fill", title, value)
+    return _number(flag, title, value)
 
 
 def _range(flag: str, title: str, pair: Any) -> Pair:
@@ -484,6 +467,17 @@ def _range(flag: str, title: str, pair: Any) -> Pair:
     if not math.isfinite(high - low):
         raise InputError(f"{flag} of {title!r} must have a finite width, got {low:g}:{high:g}")
     return low, high
+
+
+_OF_COLUMNS: Mapping[str, tuple[str, Callable[[str, str, Any], Any]]] = {
+    "categories": ("category", _category_words),
+    "fills": ("fill", _fill),
+    "ranges": ("range", _range),
+    "logs": ("log", _range),
+    "learned_categories": ("category", lambda flag, title, words: _words(learned=words)),
+    "learned_fills": ("fill", _number),
+}
+"""The rules with a value for each column: the flag, and the check of a value."""
 
 
 def _plain(value: Any) -> Any:
