@@ -11,7 +11,6 @@ from caribou.errors import InputError
 from caribou.metrics import (
     METRICS,
     SELECTING,
-    ConfusionMatrix,
     Metrics,
     Reliability,
     Scored,
@@ -153,20 +152,6 @@ def test_f1_is_that_of_the_positive_class(classes: int) -> None:
     assert Metrics(p, y).value("f1") == pytest.approx(usual), "of two classes the rarer, of more the mean"
 
 
-@pytest.mark.parametrize("value", [0.2, 0.5, 0.8, 1.1])
-def test_what_a_threshold_reaches_is_that_of_its_flags(value: float) -> None:
-    oracle = pytest.importorskip("sklearn.metrics")
-    rng = np.random.default_rng(3)
-    y, p = rng.integers(-1, 2, 300), rng.random((300, 2))
-    made = Threshold(1, value, 0.0).confusion(p, y)
-    known = y >= 0
-    precision, recall, f1, _ = oracle.precision_recall_fscore_support(
-        y[known] == 1, p[known, 1] >= value, average="binary", zero_division=0
-    )
-    assert (made.precision[1], made.recall[1], made.f1[1]) == pytest.approx((precision, recall, f1))
-    assert made.total == known.sum()
-
-
 def test_a_metric_is_known_by_its_name() -> None:
     assert set(SELECTING) <= set(METRICS)
     assert metric_name("f1") == "f1"
@@ -175,12 +160,3 @@ def test_a_metric_is_known_by_its_name() -> None:
             metric_name(wrong)
     with pytest.raises(InputError, match="metric must be one of"):
         metric_name("brier", SELECTING)
-
-
-def test_bad_counts() -> None:
-    with pytest.raises(InputError, match="square matrix"):
-        ConfusionMatrix(np.zeros((2, 3)))
-    with pytest.raises(InputError, match="counts must be >= 0, got -1"):
-        ConfusionMatrix(np.array([[1, -1], [0, 0]]))
-    with pytest.raises(InputError, match="names must be of 2 classes, got 3"):
-        ConfusionMatrix(np.eye(2)).to_dict(["a", "b", "c"])

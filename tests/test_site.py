@@ -150,15 +150,6 @@ def test_nothing_sticks_out_and_nothing_complains(name: str, site: Path, look: C
 
 @pytest.mark.slow
 @needs_browser
-def test_a_wide_table_scrolls_by_keys_on_a_phone(site: Path, look: Callable[[Path], Tab]) -> None:
-    tab = look(site / "reproduction.html")
-    tab.resize(WIDTHS[0])
-    wide = "[...document.querySelectorAll('.md-typeset__scrollwrap')].filter((w) => w.scrollWidth > w.clientWidth + 50)"
-    tab.wait(f"{wide}.length > 0 && {wide}.every((w) => w.tabIndex === 0)")
-
-
-@pytest.mark.slow
-@needs_browser
 @needs_axe
 @pytest.mark.parametrize("name", ["index", "gallery", "training"])
 def test_pages_can_be_read_by_everybody(name: str, site: Path, look: Callable[[Path], Tab]) -> None:
@@ -184,14 +175,6 @@ def test_keys_see_where_they_are_and_open_the_menu_of_a_phone(site: Path, look: 
     for key, code, opened in (("Enter", 13, True), ("Escape", 27, False), (" ", 32, True)):
         tab.press(key, code)
         assert tab.run("document.getElementById('__drawer').checked") is opened, key
-
-
-def test_flags_names_and_percentages_stay_on_a_line() -> None:
-    phone = hook("phone")
-    page = "<p>0.1 % of x-y <code>mlp-dp --out run/a-b.csv</code></p><td>%s</td><td>no</td>"
-    whole = '<code><span class="whole">mlp-dp</span> <span class="whole">--out</span> run/a-b.csv</code>'
-    made = phone.on_page_content(page.replace("%s", "word " * 20))
-    assert made == f'<p>0.1\xa0% of x-y {whole}</p><td class="sentence">{"word " * 20}</td><td>no</td>'
 
 
 @pytest.mark.slow

@@ -91,12 +91,6 @@ def test_an_error_says_field_rule_and_value_however_it_was_made(field: str, word
     assert broken_rule("the disk is full") == (None, None, None)
 
 
-def test_one_field_at_a_time() -> None:
-    for arguments in ({}, {"a": 1.0, "b": 2.0}):
-        with pytest.raises(TypeError, match="exactly one keyword"):
-            v.positive(**arguments)
-
-
 def test_a_member_of_an_enum_by_its_word() -> None:
     assert v.member(PrivacyUnit, "edge", "unit") is PrivacyUnit.EDGE
     for word in ("Edge", "edge ", None, 1, PrivacyUnit.EDGE):
