@@ -82,3 +82,26 @@ def best_mu(one: np.ndarray, two: np.ndarray) -> float:
     level = 1e-4 / len(thresholds) / 2
     events = [(int((first > t).sum()), int((second > t).sum())) for t in thresholds]
     return max(0.0, *(proven_mu(hits, len(first), level) for hits in events if hits[0] < len(first) and hits[1]))
+
+
+def std_is_rejected(sample: np.ndarray, claimed: float, level: float = 1e-6) -> bool:
+    """Two-sided chi-square test of the standard deviation."""
+    statistic = float((sample**2).sum()) / claimed**2
+    tail = stats.chi2.cdf(statistic, sample.size)
+    return min(tail, 1 - tail) < level / 2
+
+
+def require_std(sample: np.ndarray, claimed: float) -> None:
+    """Two-sided: the sample has the claimed standard deviation, and is precise enough to tell 5 % more or less."""
+    assert [std_is_rejected(sample, factor * claimed) for factor in (0.95, 1.0, 1.05)] == [True, False, True]
+
+
+def require_discrete_laplace(noise: np.ndarray, epsilon: float) -> None:
+    """The share of zeros is that of the discrete Laplace distribution, and is precise enough to tell 5 % more or less."""
+
+    def zeros(epsilon: float) -> float:
+        return math.tanh(epsilon / 2)
+
+    share, deviation = float((noise == 0).mean()), math.sqrt(zeros(epsilon) * (1 - zeros(epsilon)) / noise.size)
+    found = [abs(share - zeros(factor * epsilon)) < 6 * deviation for factor in (0.95, 1.0, 1.05)]
+    assert found == [False, True, False]

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import nn
 
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -54,13 +53,6 @@ def brute_force(module: nn.Module, x: np.ndarray, y: np.ndarray, clip: float) ->
         norms.append(norm * factor)
         total = [t + factor * g.numpy() for t, g in zip(total, grads, strict=True)]
     return total, norms
-
-
-def std_is_rejected(sample: np.ndarray, claimed: float, level: float = 1e-6) -> bool:
-    """Two-sided chi-square test of the standard deviation."""
-    statistic = float((sample**2).sum()) / claimed**2
-    tail = stats.chi2.cdf(statistic, sample.size)
-    return min(tail, 1 - tail) < level / 2
 
 
 def vector(module: nn.Module) -> np.ndarray:

@@ -58,7 +58,6 @@ BAD = [
     ({"features": np.array([[0, 1], [2, 3], [-np.inf, 0]])}, "got -inf in row 2, column 0"),
     ({"features": sp.csr_array(np.array([[0, 1], [0, np.inf], [0, 0]]))}, "got inf in row 1, column 1"),
     ({"edges": [[0, 1, 2]]}, r"2 x E array, got shape \(1, 3\)"),
-    ({"edges": [[0.0], [1.0]]}, "edges must be integers, got float64"),
     ({"edges": [[True], [False]]}, "edges must be integers, got bool"),
     ({"edges": [[0, 1], [1, 3]]}, r"in \[0, 3\), got 3 at edges\[1, 1\]"),
     ({"edges": [[0, -1], [1, 2]]}, r"got -1 at edges\[0, 1\]"),
@@ -71,11 +70,6 @@ BAD = [
     ({"split": Split([0], [1], [2])}, "needs labels"),
     ({"labels": [0, 1, 1], "split": Split([0], [1], [3])}, "below 3, got 3"),
     ({"labels": [0, 1, 1], "split": ([0], [1], [2])}, "split must be a Split, got tuple"),
-    ({"classes": 1}, "classes must be a whole number >= 2, got 1"),
-    ({"classes": ["a", "a"]}, "classes must differ, got 'a' more than once"),
-    ({"classes": "ab"}, "classes must be a list of classes, or their number, got 'ab'"),
-    ({"classes": ["a", " "]}, "classes must have a name each"),
-    ({"classes": ["a", 0.5]}, "classes must be text or whole numbers, got 0.5"),
     ({"classes": 2, "num_classes": 2}, "classes must not go with class_names or num_classes"),
     ({"class_names": ("a", 1)}, "class_names must be strings"),
     ({"class_names": ("a", "b"), "num_classes": 3}, "num_classes = 3"),
@@ -199,8 +193,7 @@ BAD_PLACES = [
 
 
 @pytest.mark.parametrize(("kind", "starts", "places", "message"), BAD_PLACES)
-@pytest.mark.parametrize("sealed", [False, True])
-def test_no_entry_of_sparse_features_lies_outside(kind, starts, places, message, sealed):
+def test_no_entry_of_sparse_features_lies_outside(kind, starts, places, message):
     """SciPy multiplies with whatever lies there: released rows would be other memory of the process."""
     features = getattr(sp, f"{kind}_array")((np.ones(3, np.float32), ([0, 1, 2], [0, 1, 2])), shape=(3, 4))
     if kind == "coo":
@@ -208,9 +201,10 @@ def test_no_entry_of_sparse_features_lies_outside(kind, starts, places, message,
     else:
         features.indptr, features.indices = np.array(starts), np.array(places)
         features.has_canonical_format = True
-    if sealed:
-        for name in ("data", "indices", "indptr") if kind != "coo" else ("data",):
-            getattr(features, name).setflags(write=False)
+    with pytest.raises(InputError, match=message):
+        Graph.from_edges(features, [[0], [1]])
+    for name in ("data", "indices", "indptr") if kind != "coo" else ("data",):
+        getattr(features, name).setflags(write=False)
     with pytest.raises(InputError, match=message):
         Graph.from_edges(features, [[0], [1]])
 

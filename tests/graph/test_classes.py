@@ -23,6 +23,8 @@ def test_a_declaration_is_a_number_or_a_list() -> None:
         (True, "classes must be a list of classes, or their number, got True"),
         (10**9, "classes must be at most 1000000"),
         (["a"], "classes must be at least 2, got 1"),
+        ("ab", "classes must be a list of classes, or their number, got 'ab'"),
+        (["a", " "], "classes must have a name each"),
         ([1, "1"], "classes must differ, got '1' more than once"),
         ([0.5, 1.5], "classes must be text or whole numbers"),
     ):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from caribou import Budget, Model, datasets
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.preparation import Memory, prepare
 from caribou.graph import Graph
@@ -61,8 +60,7 @@ def test_content_matters() -> None:
     assert len({*found, content(GRAPH)}) == len(others) + 1
 
 
-@pytest.mark.parametrize("cap", [None, 1, 4])
-@pytest.mark.parametrize("shift", [4, 6, 16])
+@pytest.mark.parametrize(("cap", "shift"), [(None, 4), (1, 6), (4, 16)])
 def test_row_blocks_on_disk_have_the_content_of_the_graph(tmp_path: Path, cap: int | None, shift: int) -> None:
     np.save(tmp_path / "edges.npy", PAIRS[::-1].T)
     np.save(tmp_path / "x.npy", FEATURES.astype(np.float64))
@@ -132,16 +130,3 @@ def test_a_digest_of_degrees_is_kept_under_the_key_of_the_ledger(tmp_path: Path)
     stored = (tmp_path / "one.sqlite").read_bytes()
     assert parts[1] not in stored
     assert parts[1].hex().encode() not in stored
-
-
-def test_the_same_features_under_another_name_are_warned_of(tmp_path: Path) -> None:
-    """One edge less, which a method may never read, is not a new group of people."""
-    ledger = tmp_path / "ledger.sqlite"
-    graph = datasets.load("csbm:nodes=60", seed=0).renamed("survey")
-    u, v = graph.edge_index[:, 0]
-    twin = graph.without_edge(int(u), int(v)).renamed("poll")
-    budget = Budget(1.0, 1e-5, "node")
-    with pytest.warns(UserWarning, match="is new"):
-        Model("mlp-dp", budget).fit(graph, ledger=ledger)
-    with pytest.warns(UserWarning, match="a graph with the same features is known to this ledger as 'survey'"):
-        Model("mlp-dp", budget, seed=1).fit(twin, ledger=ledger)

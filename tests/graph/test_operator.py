@@ -26,15 +26,9 @@ from graph_families import graph_of, small_graphs, structured_edge_cases
 from graph_support import random_graph
 
 
-def test_degree_cap_at_node_level_is_applied() -> None:
-    star = Graph.from_edges(np.ones((30, 2)), np.array([[0] * 29, list(range(1, 30))]))
-    layer = ContractiveGraphLayer(1.0)
-    operator = normalize(star, Bounds(degree_cap=3), np.random.default_rng(0))
-    x = torch.zeros(30, 2, dtype=torch.float64)
-    x[0] = 1
-    assert int((layer(x, operator)[1:].abs().sum(dim=1) > 0).sum()) == 3
+def test_a_cut_needs_an_order_of_the_pairs() -> None:
     with pytest.raises(InputError, match="sampling must be a generator"):
-        normalize(star, Bounds(degree_cap=3))
+        normalize(graph_of(nx.star_graph(9)), Bounds(degree_cap=3))
 
 
 def test_the_cut_is_stable_when_a_node_leaves() -> None:
@@ -50,18 +44,6 @@ def test_the_cut_is_stable_when_a_node_leaves() -> None:
         assert set(np.flatnonzero(changed.any(axis=1))) <= set(
             np.flatnonzero(changed[graph.neighbours(v)].any(axis=0))
         ) | set(graph.neighbours(v))
-
-
-def test_zeroed_out_nodes_send_and_receive_nothing() -> None:
-    graph = random_graph(12, seed=2).without_node(4)
-    layer = ContractiveGraphLayer(0.9, alpha1=0.5, beta=1.0)
-    operator = normalize(graph, Bounds(degree_cap=20, nodes=12), np.random.default_rng(0))
-    x = torch.randn(12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    moved = x.clone()
-    moved[4] += 5
-    x0 = torch.ones_like(x)
-    assert torch.equal(layer(x, operator, x0), layer(moved, operator, x0))
-    assert torch.equal(layer(x, operator, x0)[4], torch.zeros(3, dtype=torch.float64))
 
 
 FLOORS = (0, 1, 2, 3, 4, 5, 10)

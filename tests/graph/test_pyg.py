@@ -16,8 +16,6 @@ class TestPyg:
     """Conversion from and to torch_geometric."""
 
     def data(self, **changes):
-        import torch
-        from torch_geometric.data import Data
 
         fields = {"x": torch.eye(3), "edge_index": torch.tensor([[0, 1], [1, 2]]), "y": torch.tensor([0, 1, 0])}
         fields.update(changes)
@@ -43,7 +41,6 @@ class TestPyg:
         assert graph.features.sum() == 3
 
     def test_layouts_masks_and_labels(self):
-        import torch
 
         mask = torch.tensor([[True, False], [False, True], [False, False]])
         graph = Graph.from_pyg(self.data(y=torch.tensor([[0.0], [1.0], [0.0]]), train_mask=mask), name="tiny")
@@ -62,7 +59,6 @@ class TestPyg:
         assert Graph.from_pyg(self.data(x=None, y=torch.arange(5))).num_nodes == 5
 
     def test_weights_are_reported(self):
-        import torch
 
         with pytest.warns(UserWarning, match="edge_weight is ignored"):
             Graph.from_pyg(self.data(edge_weight=torch.ones(2)))
@@ -70,7 +66,6 @@ class TestPyg:
             Graph.from_pyg(self.data(edge_attr=torch.ones(2, 4)))
 
     def test_bad_data(self):
-        import torch
 
         for changes, message in (
             ({"y": torch.tensor([0.5, 1, 0])}, "whole numbers, got 0.5 at node 0"),

@@ -136,10 +136,10 @@ def test_the_formula_is_the_maximum_over_degrees_and_weights() -> None:
         assert total(np.array(float(F)), np.array(float(F)), 1.0, F) == pytest.approx(bound, rel=1e-9)
 
 
-@pytest.mark.parametrize("floor", [0, 1, 2, 3, 5, 10, 50, 1000])
-def test_weights_cost_no_more_noise_than_whole_degrees(floor: int) -> None:
-    weighted = weighted_edge_sensitivity(contraction=0.9, degree_floor=floor)
-    assert weighted <= edge_sensitivity(contraction=0.9, alpha1=1.0, degree_floor=floor) * (1 + 1e-12)
+def test_weights_cost_no_more_noise_than_whole_degrees() -> None:
+    for floor in (0, 1, 2, 3, 5, 10, 50, 1000):
+        weighted = weighted_edge_sensitivity(contraction=0.9, degree_floor=floor)
+        assert weighted <= edge_sensitivity(contraction=0.9, alpha1=1.0, degree_floor=floor) * (1 + 1e-12)
 
 
 # -- the map -----------------------------------------------------------------------------------------------------------

@@ -7,37 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import normalize
-from caribou.layers.contractive import ContractiveGraphLayer, project_rows
+from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.privacy.sensitivity import Bounds
-
-
-@given(seed=st.integers(0, 2**16), scale=st.floats(0.01, 10))
-def test_projection_is_onto_the_ball_and_nonexpansive(seed: int, scale: float) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    x, y = (scale * torch.randn(5, 4, dtype=torch.float64, generator=generator) for _ in range(2))
-    assert torch.linalg.vector_norm(project_rows(x), dim=1).max() <= 1 + 1e-12
-    assert torch.linalg.norm(project_rows(x) - project_rows(y)) <= torch.linalg.norm(x - y) * (1 + 1e-12)
-    short = x / (2 * torch.linalg.vector_norm(x, dim=1, keepdim=True))
-    assert torch.equal(project_rows(short), short)
-    assert torch.equal(project_rows(torch.zeros(2, 3)), torch.zeros(2, 3))
-
-
-def test_a_literal_path() -> None:
-    """0 - 1 - 2 with F = 0: s = (2, 3, 2)."""
-    edge_index = torch.tensor([[0, 1], [1, 2]])
-    x = torch.eye(3, dtype=torch.float64)
-    out = ContractiveGraphLayer(1.0)(x, edge_index)
-    root = 1 / math.sqrt(6)
-    expected = torch.tensor([[0.5, root, 0], [root, 1 / 3, root], [0, root, 0.5]], dtype=torch.float64)
-    assert torch.allclose(out, expected, atol=1e-12)
-    floored = ContractiveGraphLayer(1.0)(x, edge_index, bounds=Bounds(degree_floor=3))
-    assert torch.allclose(floored, torch.tensor([[1.0, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=torch.float64) / 4)
 
 
 def test_graph_operator_and_edge_index_agree_and_direction_does_not_matter() -> None:

@@ -95,19 +95,6 @@ def test_with_theta0_zero_it_is_the_contractive_layer() -> None:
     assert np.array_equal(matrix_of(layer, graph, Bounds(2)), matrix_of(ContractiveGraphLayer(0.8), graph, Bounds(2)))
 
 
-def test_zeroed_out_nodes_send_and_receive_nothing() -> None:
-    rng = np.random.default_rng(0)
-    graph = Graph.from_edges(rng.standard_normal((12, 3)), rng.integers(0, 12, (2, 30))).without_node(4)
-    layer = SpectralLayer(theta0=0.6, theta1=-0.4, beta=1.0)
-    operator = layer.operator(graph, Bounds(degree_cap=12), np.random.default_rng(0))
-    x = torch.from_numpy(rng.standard_normal((12, 3)))
-    moved = x.clone()
-    moved[4] += 5
-    out = layer(x, operator, torch.ones_like(x))
-    assert torch.equal(out, layer(moved, operator, torch.ones_like(x)))
-    assert torch.equal(out[4], torch.zeros(3, dtype=torch.float64))
-
-
 def test_errors() -> None:
     for arguments, match in (
         ({"theta0": 0.6, "theta1": -0.5}, r"\|theta0\| \+ \|theta1\| must be at most 1, got 0.6 and -0.5"),

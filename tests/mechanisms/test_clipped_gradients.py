@@ -13,7 +13,6 @@ from torch import nn
 from caribou.errors import InputError
 from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.clipped_gradients import (
-    chain_layers,
     clipped_gradient_sum,
     linear_clipped_sum,
 )
@@ -21,7 +20,7 @@ from caribou.models.features import centred_unit_rows, with_random_features
 from descent_support import C, D, N, Residual, brute_force, data, mlp
 
 
-@pytest.mark.parametrize("clip", [0.05, 0.7, 100.0])
+@pytest.mark.parametrize("clip", [0.7, 100.0])
 @pytest.mark.parametrize("module", [mlp(), mlp(bias=False), nn.Linear(D, C).double(), Residual().double()])
 def test_clipped_sums_equal_brute_force(module: nn.Module, clip: float) -> None:
     x, y = data()
@@ -119,19 +118,3 @@ def test_every_contribution_with_random_features_is_clipped() -> None:
     parts = [linear_clipped_sum(joined.take(np.array([i])), y[[i]], weights, 0.3) for i in range(N)]
     assert max(np.linalg.norm(p) for p in parts) <= 0.3 * (1 + 1e-12)
     assert np.allclose(sum(parts), linear_clipped_sum(Rows.of(joined.times(np.eye(D + 9))), y, weights, 0.3))
-
-
-def test_which_modules_are_chains() -> None:
-    """Only these have gradients in closed form; a layer used twice, a frozen one or another kind does not."""
-    linear, frozen = nn.Linear(3, 3), nn.Linear(3, 3).requires_grad_(False)
-    assert chain_layers(linear) == [linear]
-    assert chain_layers(nn.Sequential(linear, nn.Tanh(), nn.Linear(3, 2))) is not None
-    for module in (
-        nn.Sequential(linear, nn.Tanh(), linear),
-        nn.Sequential(linear, frozen),
-        nn.Sequential(nn.Tanh(), linear),
-        nn.Sequential(linear, nn.LayerNorm(3)),
-        nn.Sequential(),
-        Residual(),
-    ):
-        assert chain_layers(module) is None

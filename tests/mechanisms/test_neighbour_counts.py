@@ -8,7 +8,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from attack_support import disjoint_pairs, one_edge_apart, proven_epsilon, small_graphs_one_edge_apart
+from attack_support import (
+    disjoint_pairs,
+    one_edge_apart,
+    proven_epsilon,
+    require_discrete_laplace,
+    small_graphs_one_edge_apart,
+)
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
 from caribou.machine import memory
@@ -96,15 +102,7 @@ def test_noise_of_the_release_is_discrete_laplace() -> None:
     counts = NoisyNeighbourCounts(empty, 2, CalibratedCounts(1, epsilon), NoiseSource.secure())
     noise = counts.ask(np.zeros(n, dtype=int))
     assert noise.dtype == np.int64
-
-    def share_of_zeros(a: float) -> float:
-        return (1 - math.exp(-a)) / (1 + math.exp(-a))
-
-    expected, share = share_of_zeros(epsilon / 2), float((noise == 0).mean())
-    deviation = math.sqrt(expected * (1 - expected) / noise.size)
-    assert abs(share - expected) < 6 * deviation
-    for wrong in (0.95, 1.05):
-        assert abs(share - share_of_zeros(wrong * epsilon / 2)) > 6 * deviation, "5 % off must be rejected"
+    require_discrete_laplace(noise, epsilon / 2)
 
 
 def test_it_answers_as_often_as_its_noise_was_calibrated_for() -> None:

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from torch import nn
 
+from attack_support import require_std
 from caribou.errors import InputError
 from caribou.mechanisms.clipped_gradients import clipped_gradient_sum
 from caribou.mechanisms.noise_source import NoiseSource
@@ -22,7 +22,7 @@ from caribou.mechanisms.noisy_descent import (
     train_privately,
 )
 from caribou.privacy.allocation import AllocatedPart, Part
-from descent_support import C, D, N, Residual, data, full_batch, mlp, std_is_rejected, vector
+from descent_support import C, D, N, data, full_batch, mlp, vector
 
 
 def test_noise_of_the_linear_model_has_the_claimed_std() -> None:
@@ -32,10 +32,7 @@ def test_noise_of_the_linear_model_has_the_claimed_std() -> None:
     weights = noisy_gradient_descent(
         x, y, classes=8, schedule=schedule, calibrated=full_batch(1, multiplier), noise=NoiseSource.secure()
     )
-    sample = weights.ravel() / schedule.step_size
-    assert not std_is_rejected(sample, 0.3 * multiplier)
-    assert std_is_rejected(sample, 0.3 * multiplier * 1.05)
-    assert std_is_rejected(sample, 0.3 * multiplier * 0.95)
+    require_std(weights.ravel() / schedule.step_size, 0.3 * multiplier)
 
 
 def test_noise_of_a_module_has_the_claimed_std_and_is_divided_by_the_constant() -> None:
@@ -53,20 +50,10 @@ def test_noise_of_a_module_has_the_claimed_std_and_is_divided_by_the_constant() 
     )
     before = nn.utils.parameters_to_vector(module.parameters()).double()
     sample = (nn.utils.parameters_to_vector(trained.parameters()) - before).detach().numpy() * 64 / 2
-    assert not std_is_rejected(sample, 2.0)
-    assert std_is_rejected(sample, 2.0 * 1.05)
-    assert std_is_rejected(sample, 2.0 * 0.95)
+    require_std(sample, 2.0)
 
 
-def test_averaged_noise_has_the_predicted_variance() -> None:
-    schedule = Descent(steps=100, clip=0.3, step_size=0.1)
-    part = full_batch(100, 7.0)
-    x, y = np.zeros((0, 3000)), np.zeros(0, dtype=np.int64)
-    weights = noisy_gradient_descent(x, y, classes=5, schedule=schedule, calibrated=part, noise=NoiseSource.seeded(1))
-    assert weights.var() == pytest.approx(average_noise_variance(schedule, part), rel=0.05)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 17])
+@pytest.mark.parametrize("steps", [1, 17])
 def test_draws_equal_steps(steps: int) -> None:
     x, y = data()
     noise = NoiseSource.seeded(0)
@@ -111,19 +98,6 @@ def fit(
         calibrated=AllocatedPart(Part("training", steps, probability), multiplier),
         noise=noise,
     )
-
-
-@pytest.mark.parametrize("rule", ["momentum", "adam"])
-def test_deterministic_per_seed_and_the_module_is_not_changed(rule: str) -> None:
-    module = mlp()
-    before = vector(module).copy()
-    runs = [
-        vector(fit(module, 5, probability=0.3, optimizer=Optimizer(0.1, rule), noise=NoiseSource.seeded(s)))
-        for s in (1, 1, 2)
-    ]
-    assert np.array_equal(runs[0], runs[1])
-    assert not np.array_equal(runs[0], runs[2])
-    assert np.array_equal(before, vector(module))
 
 
 @pytest.mark.parametrize("rule", ["momentum", "adam"])
@@ -247,28 +221,21 @@ def test_a_sensitivity_of_more_clips_means_so_much_more_noise() -> None:
 def test_bad_arguments() -> None:
     x, y = data()
     noise = NoiseSource.seeded(0)
-    schedule = Descent(steps=3, clip=0.3, step_size=0.1)
-    with pytest.raises(InputError, match="must be 3 full-batch steps"):
-        noisy_gradient_descent(x, y, classes=C, schedule=schedule, calibrated=full_batch(4, 1.0), noise=noise)
-    sampled = AllocatedPart(Part("training", 3, 0.5), 1.0)
-    with pytest.raises(InputError, match="must be 3 full-batch steps"):
-        noisy_gradient_descent(x, y, classes=C, schedule=schedule, calibrated=sampled, noise=noise)
-    for labels, message in (
-        (y - 1, f"labels must be classes 0 to {C - 1}, got -1 to"),
-        (y + 1, f"labels must be classes 0 to {C - 1}, got"),
-        (y[1:], r"labels must be one whole number per row \(30\)"),
-        (y.astype(float), "labels must be one whole number per row"),
+    descent = {"classes": C, "schedule": Descent(steps=3, clip=0.3, step_size=0.1), "noise": noise}
+    good = {"labels": y, "calibrated": full_batch(3, 1.0)}
+    for change, message in (
+        ({"calibrated": full_batch(4, 1.0)}, "must be 3 full-batch steps"),
+        ({"calibrated": AllocatedPart(Part("training", 3, 0.5), 1.0)}, "must be 3 full-batch steps"),
+        ({"labels": y - 1}, f"labels must be classes 0 to {C - 1}, got -1 to"),
+        ({"labels": y[1:]}, r"labels must be one whole number per row \(30\)"),
+        ({"labels": y.astype(float)}, "labels must be one whole number per row"),
+        ({"max_rows": 29}, "rows must be at most max_rows = 29, got 30"),
     ):
+        given = {**good, **change}
         with pytest.raises(InputError, match=message):
-            noisy_gradient_descent(x, labels, classes=C, schedule=schedule, calibrated=full_batch(3, 1.0), noise=noise)
+            noisy_gradient_descent(x, given.pop("labels"), **descent, **given)
     with pytest.raises(InputError, match="labels must be classes from 0, got -1"):
         fit(mlp(), 2, noise=noise, y=y - 1)
-    with pytest.raises(InputError, match="rows must be at most max_rows = 29, got 30"):
-        noisy_gradient_descent(
-            x, y, classes=C, schedule=schedule, calibrated=full_batch(3, 1.0), noise=noise, max_rows=29
-        )
-    with pytest.raises(InputError, match="x must be dense"):
-        clipped_gradient_sum(Residual().double(), sp.csr_array(x), y, 1.0)
     with pytest.raises(InputError, match="momentum must be in"):
         Descent(steps=3, clip=0.3, step_size=0.1, momentum=1.0)
     with pytest.raises(InputError, match="rule must be one of"):

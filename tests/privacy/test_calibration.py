@@ -55,23 +55,6 @@ def test_propagation_never_overspends_and_is_tight(
     assert spent(c.noise_std * 0.999) > epsilon
 
 
-@given(hops=st.integers(1, 200), contraction=st.floats(0.05, 1), factor=st.floats(1.01, 2))
-def test_noise_is_monotone_in_every_argument(hops: int, contraction: float, factor: float) -> None:
-    def noise(
-        hops: int = hops, contraction: float = contraction, alpha1: float = 0.5, floor: int = 5, epsilon: float = 2
-    ) -> float:
-        s = layer_sensitivity(
-            "edge", contraction=contraction, alpha1=alpha1, beta=0.0, bounds=Bounds(degree_floor=floor)
-        )
-        return calibrate_propagation(s, hops=hops, mu=budget_mu(Budget(epsilon, 1e-5))).noise_std
-
-    assert noise(hops=hops + 1) >= noise() * (1 - 1e-12)
-    assert noise(contraction=min(1.0, contraction * factor)) >= noise() * (1 - 1e-12)
-    assert noise(alpha1=0.5 * factor) >= noise()
-    assert noise(floor=6) < noise()
-    assert noise(epsilon=2 * factor) < noise()
-
-
 def test_arithmetic_margin_is_negligible_and_finite() -> None:
     for nodes in (1, 1000, 10**6):
         arithmetic = double_precision(nodes=nodes, columns=64, residual=1.0)

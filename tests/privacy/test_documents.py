@@ -53,28 +53,33 @@ def test_reading_is_the_inverse_of_writing() -> None:
     assert read(Thing, RECORD, "thing") == THING
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"size": 0}, {"size": 2.5}, {"size": True}, {"size": "3"}, {"size": None}, {"colour": "green"}, {"cost": -1}),
-        *(
-            {"cost": "infinite"},
-            {"name": ""},
-            {"name": 3},
-            {"pairs": [[1]]},
-            {"pairs": [[1, 0.5, 2]]},
-            {"pairs": [[1, 0]]},
-        ),
-        *({"pairs": {}}, {"more": {"green": True}}, {"more": {"red": 1}}, {"more": []}, {"twice": 7}, {"note": 1}),
-    ],
-)
-def test_other_documents_are_refused_by_reader_and_schema(change: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="thing"):
-        read(Thing, {**RECORD, **change}, "thing")
+OTHERS: dict[str, list[Any]] = {
+    "size": [0, 2.5, True, "3", None],
+    "colour": ["green"],
+    "cost": [-1, "infinite"],
+    "name": ["", 3],
+    "pairs": [[[1]], [[1, 0.5, 2]], [[1, 0]], {}],
+    "more": [{"green": True}, {"red": 1}, []],
+    "note": [1],
+}
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_other_documents_are_refused_by_reader_and_schema(field: str) -> None:
     parts: dict[str, Any] = {}
     validator = Draft202012Validator({**schema_of(Thing, parts), "$defs": parts})
     assert validator.is_valid(RECORD)
-    assert validator.is_valid({**RECORD, **change}) == ("twice" in change), "what follows is no question of form"
+    for other in OTHERS[field]:
+        with pytest.raises(InputError, match="thing"):
+            read(Thing, {**RECORD, field: other}, "thing")
+        assert not validator.is_valid({**RECORD, field: other}), other
+
+
+def test_what_follows_is_no_question_of_form() -> None:
+    with pytest.raises(InputError, match="thing"):
+        read(Thing, {**RECORD, "twice": 7}, "thing")
+    parts: dict[str, Any] = {}
+    assert Draft202012Validator({**schema_of(Thing, parts), "$defs": parts}).is_valid({**RECORD, "twice": 7})
 
 
 def test_a_field_that_is_missing_is_named() -> None:

@@ -401,10 +401,8 @@ class TestNumbers:
     @pytest.mark.parametrize(
         "event",
         [
-            EpsilonDelta(1e308),
             EpsilonDelta(1e308, 1e-9),
             EpsilonDelta(1.0, 1.0),
-            Gaussian(1e-200),
             Gaussian(5e-324),
             Gaussian(1.0, 2**52),
             Laplace(1e-300),

@@ -53,12 +53,10 @@ class TestAppendOnly:
             "DELETE FROM releases WHERE id = 2",
             "UPDATE releases SET events = '[]' WHERE id = 2",
             "UPDATE releases SET hash = 'x', status = 'failed'",
-            "UPDATE releases SET id = 9 WHERE id = 1",
             "INSERT OR REPLACE INTO releases SELECT id, time, dataset, unit, '[]', description, certificate_id, delta,"
             " epsilon_total, extends, purpose, person, period, hash, status FROM releases WHERE id = 2",
             "INSERT OR REPLACE INTO releases SELECT 9, time, dataset, unit, '[]', description, certificate_id, delta,"
             " epsilon_total, extends, purpose, person, period, hash, status FROM releases WHERE id = 2",
-            "UPDATE releases SET extends = 'first' WHERE id = 2",
             "UPDATE releases SET status = 'refunded'",
             "DELETE FROM changes",
             "UPDATE changes SET new = '{}'",
@@ -76,11 +74,9 @@ class TestAppendOnly:
         ("statement", "finding"),
         [
             ("DELETE FROM releases WHERE id = 1", "entry 2 was edited, or an entry before it"),
-            ("DELETE FROM releases WHERE id = 2", "entry 3 was edited, or an entry before it"),
             ("DELETE FROM releases WHERE id = 3", "end of the chain was edited (2 entries found, 3 recorded)"),
             ("DELETE FROM releases", "end of the chain was edited (0 entries found, 3 recorded)"),
             ("UPDATE releases SET events = '[]' WHERE id = 2", "entry 2 was edited"),
-            ("UPDATE releases SET dataset = 'other' WHERE id = 3", "entry 3 was edited"),
             ("UPDATE releases SET unit = 'node' WHERE id = 1", "entry 1 was edited"),
             ("UPDATE releases SET epsilon_total = 0 WHERE id = 1", "entry 1 was edited"),
             ("UPDATE releases SET hash = zeroblob(32) WHERE id = 1", "entry 1 was edited"),

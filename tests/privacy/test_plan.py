@@ -116,7 +116,7 @@ def test_a_certificate_has_a_number_a_time_and_versions() -> None:
     assert {"python", "caribou-gnn", "dp-accounting"} <= set(one.versions)
 
 
-@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("mu", [0.1, 1.0, 8.0])
 def test_a_replacement_is_two_steps(mu: float) -> None:
     """Phi(Phi^-1(a) + 2 mu) for Gaussian releases, however they compose; of pure epsilon at most 2 epsilon."""
     normal = NormalDist()

@@ -33,8 +33,7 @@ def best_of(win: float, trials: RandomTrials) -> list[float]:
     return [1 - nobody, nobody]
 
 
-@pytest.mark.parametrize("shape", [0.0, 1.0])
-@pytest.mark.parametrize("mean", [2.0, 10.0, 60.0])
+@pytest.mark.parametrize(("shape", "mean"), [(0.0, 2.0), (1.0, 10.0), (0.0, 60.0), (1.0, 60.0)])
 def test_the_number_of_trials_has_its_mean_and_distribution(shape: float, mean: float) -> None:
     trials = RandomTrials.of_mean(shape, mean)
     weights = probabilities(trials)

