@@ -12,7 +12,6 @@ from caribou.metrics import (
     METRICS,
     SELECTING,
     Metrics,
-    Reliability,
     Scored,
     Threshold,
     best_threshold,
@@ -105,7 +104,6 @@ def test_golden_values_of_a_rare_class() -> None:
     assert (lazy.value("roc_auc"), lazy.value("average_precision")) == (0.5, 0.04)
     assert lazy.value("brier") == pytest.approx(0.96 * 0.01 + 0.04 * 0.81)
     assert lazy.value("calibration_error") == pytest.approx(0.06)
-    assert lazy.reliability.to_rows() == [{"confidence": pytest.approx(0.9), "accuracy": 0.96, "count": 100}]
     assert rarest(y, 2) == 1
     shown = lazy.to_dict(["ok", "fraud"])
     keys = {
@@ -138,7 +136,6 @@ def test_nodes_without_a_label_are_left_out_and_nothing_is_no_number() -> None:
     one_class = Metrics(p, np.zeros(len(y), dtype=int))
     assert math.isnan(one_class.value("roc_auc"))
     assert one_class.value("balanced_accuracy") == one_class.value("accuracy")
-    assert Reliability.of(p, some).count.sum() == kept.sum()
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -20,7 +20,7 @@ from caribou.errors import InputError
 from caribou.machine.notebook import html_table
 
 BINS = 10
-"""Equal bins of confidence in a reliability table."""
+"""Equal bins of confidence."""
 IMBALANCED = 0.8
 """Share of the most frequent class from which accuracy says little: then the rare class is shown beside it."""
 
@@ -295,45 +295,17 @@ def brier(probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float(squares.mean()) / (2 if p.shape[1] == 2 else 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """How often predictions of each confidence are right. All arrays [bins]; not a number in a bin without nodes.
+def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The mean gap between confidence and accuracy in equal bins of confidence, weighted by their nodes (Naeini et al. 2015).
 
-    Args:
-        confidence: mean probability of the given class.
-        accuracy: share that was right.
-        count: how many nodes.
+    [n, C], [n]
     """
-
-    confidence: np.ndarray
-    accuracy: np.ndarray
-    count: np.ndarray
-
-    @classmethod
-    def of(cls, probabilities: np.ndarray, labels: np.ndarray, bins: int = BINS) -> Reliability:
-        """In equal bins of confidence. [n, C], [n]"""
-        p, y = _known(probabilities, labels)
-        sure, right = p.max(axis=1), p.argmax(axis=1) == y
-        place = np.minimum((sure * bins).astype(int), bins - 1)
-        count = np.bincount(place, minlength=bins)
-        with np.errstate(invalid="ignore"):
-            confidence, accuracy = (np.bincount(place, weights=w, minlength=bins) / count for w in (sure, right))
-        return cls(confidence, accuracy, count)
-
-    @property
-    def expected_calibration_error(self) -> float:
-        """The mean gap between confidence and accuracy, bins weighted by their nodes (Naeini et al. 2015)."""
-        some = self.count > 0
-        gaps = np.abs(self.confidence[some] - self.accuracy[some])
-        return float((gaps * self.count[some]).sum() / self.count.sum()) if some.any() else math.nan
-
-    def to_rows(self) -> list[dict[str, float]]:
-        """The bins that hold nodes, as plain JSON values."""
-        return [
-            {"confidence": float(c), "accuracy": float(a), "count": int(n)}
-            for c, a, n in zip(self.confidence, self.accuracy, self.count, strict=True)
-            if n > 0
-        ]
+    p, y = _known(probabilities, labels)
+    if len(y) == 0:
+        return math.nan
+    sure, right = p.max(axis=1), p.argmax(axis=1) == y
+    place = np.minimum((sure * BINS).astype(int), BINS - 1)
+    return float(np.abs(np.bincount(place, weights=sure - right, minlength=BINS)).sum() / len(y))
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,11 +331,6 @@ class Metrics:
         """Of the most likely classes."""
         return ConfusionMatrix.of(self.probabilities.argmax(axis=1), self.labels, self.probabilities.shape[1])
 
-    @property
-    def reliability(self) -> Reliability:
-        """How often predictions of each confidence are right."""
-        return Reliability.of(self.probabilities, self.labels)
-
     def value(self, metric: str) -> float:
         """One metric by its name in `METRICS`, or by its short name; not a number where there is nothing to measure."""
         return METRICS[metric_name(metric)](self)
@@ -376,13 +343,10 @@ class Metrics:
 
     def to_dict(self, names: Sequence[str]) -> dict[str, Any]:
         """Plain JSON values, classes by their ``names``; None where there is nothing to measure."""
-        ranked = {name: _number(self.value(name)) for name in ("f1", "roc_auc", "average_precision", "brier")}
-        reliability = self.reliability
+        ranked = ("f1", "roc_auc", "average_precision", "brier", "calibration_error")
         return {
             **self.confusion.to_dict(names),
-            **ranked,
-            "calibration_error": _number(reliability.expected_calibration_error),
-            "reliability": reliability.to_rows(),
+            **{name: _number(self.value(name)) for name in ranked},
             "confusion": self.confusion.counts.tolist(),
         }
 
@@ -395,7 +359,7 @@ METRICS: Mapping[str, Callable[[Metrics], float]] = {
     "roc_auc": lambda m: roc_auc(m.probabilities, m.labels, m.positive),
     "average_precision": lambda m: mean_average_precision(m.probabilities, m.labels, m.positive),
     "brier": lambda m: brier(m.probabilities, m.labels),
-    "calibration_error": lambda m: m.reliability.expected_calibration_error,
+    "calibration_error": lambda m: calibration_error(m.probabilities, m.labels),
     "majority": lambda m: m.confusion.majority,
 }
 """Every metric that is one number, by name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import caribou as cb
-from caribou.cli.certificate import METRICS, PAGE, PUBLISHED, PUBLISHED_CERTIFICATE
+from caribou.cli.certificate import PAGE
+from caribou.model.state import METRICS, PUBLISHED, PUBLISHED_CERTIFICATE
 from certificate_support import certified, embeddings, plan_of
 from cli_support import run
 
@@ -66,12 +68,17 @@ def test_no_exact_metric_lies_beside_a_run_at_node_level(world: Path) -> None:
     assert not re.search(rf"(?<![\d.]){exact['brier']:.3f}(?!\d)", shown)
 
 
-def test_exact_metrics_at_node_level_are_shown_when_asked_for_and_marked(world: Path, tmp_path: Path) -> None:
-    text = page(world / "node", "--metrics", world / "node.json", tmp_path / "p.html")
-    assert "Curator only. These figures were computed from private labels" in text
-    other = run("certificate", world / "edge", "--metrics", world / "node.json", "--html", tmp_path / "q.html")
-    assert (other.returncode, (tmp_path / "q.html").exists()) == (2, False)
-    assert "metrics must be about certificate" in other.stderr
+def test_exact_metrics_at_node_level_are_never_shown_and_others_are_refused(world: Path, tmp_path: Path) -> None:
+    for unit in ("edge", "node"):
+        shutil.copytree(world / unit, tmp_path / unit)
+    shutil.copy(world / "edge" / METRICS, tmp_path / "node" / METRICS)
+    before = page(world / "node", tmp_path / "before.html")
+    assert page(tmp_path / "node", tmp_path / "after.html") == before
+    record = json.loads((world / "edge" / METRICS).read_text())
+    (tmp_path / "edge" / METRICS).write_text(json.dumps({**record, "certificate_id": "0" * 32}))
+    refused = run("certificate", tmp_path / "edge", "--html", tmp_path / "q.html")
+    assert (refused.returncode, (tmp_path / "q.html").exists()) == (2, False)
+    assert "must be about the certificate beside it" in refused.stderr
 
 
 def test_a_page_from_ledger_audit_and_words(world: Path, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_words_of_the_owner_never_speak_for_the_library() -> None:
     names = (HOSTILE, *(f"column {k}" for k in range(31)))
     c = replace(certificate("votes-edp"), assumptions=tuple(certificate("votes-edp").assumptions), released=(HOSTILE,))
     run = saved("votes-edp", dataset=HOSTILE, classes=(HOSTILE, "b"), feature_names=names, method=HOSTILE)
-    quality = Quality({**METRICS, "per_class": {HOSTILE: METRICS["per_class"]["fraud"]}}, curator_only=False)
+    quality = Quality({**METRICS, "per_class": {HOSTILE: METRICS["per_class"]["fraud"]}})
     page = release_page(
         Release(c, verify(c), run=run, purpose=HOSTILE, owner=HOSTILE, quality=quality, audit=audit(reasons=[HOSTILE]))
     )
@@ -213,24 +213,9 @@ def test_words_of_the_owner_never_speak_for_the_library() -> None:
 # -- figures that may not leave ---------------------------------------------------------------------------------------
 
 
-def document(name: str, may_leave: bool) -> dict[str, Any]:
-    return {
-        "test_metrics": METRICS,
-        "accuracies_may_be_published": may_leave,
-        "certificate": {"certificate_id": certificate(name).certificate_id},
-    }
-
-
-def test_metrics_at_node_level_are_marked_whatever_the_file_says() -> None:
-    quality = Quality.read(document("votes-ndp", may_leave=True), certificate("votes-ndp"))
-    assert quality.curator_only
-    shown = parts(replace(known("votes-ndp"), quality=quality))["quality"]
-    assert shown.startswith("Curator only.")
-    assert "metric of the test nodes (curator only)" in shown
+def test_metrics_are_shown_where_labels_are_public() -> None:
+    assert "accuracy | 0.500" in parts(replace(known("votes-edp"), quality=Quality(METRICS)))["quality"]
     assert "exact metrics are for the curator alone" in shown_of("votes-ndp")["quality"]
-    free = Quality.read(document("votes-edp", may_leave=True), certificate("votes-edp"))
-    assert "urator only" not in parts(replace(known("votes-edp"), quality=free))["quality"]
-    assert "accuracy | 0.500" in parts(replace(known("votes-edp"), quality=free))["quality"]
 
 
 def test_published_metrics_need_a_certificate_that_verifies() -> None:
@@ -304,10 +289,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     run = saved(
         "caribou-edp", feature_names=tuple(f"a long name of a column without blanks_{'x' * 60}{k}" for k in range(32))
     )
-    node = Quality(METRICS, curator_only=True)
     texts = {
         "edge": release_page(replace(known("caribou-edp"), account=found, run=run, audit=audit(), owner="The clinic")),
-        "node": release_page(replace(known("votes-ndp"), quality=node)),
+        "node": release_page(known("votes-ndp")),
         "forged": release_page(forged()),
         "ledger": ledger_page(ledger, now=NOW),
     }

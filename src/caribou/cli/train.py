@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from caribou._validate import integer, positive, positive_or_inf
-from caribou.cli.certificate import PUBLISHED, PUBLISHED_CERTIFICATE, keep_metrics, write_release_page
+from caribou.cli.certificate import write_release_page
 from caribou.cli.command import argument, as_json, command, option, record, switch
 from caribou.cli.engine_options import EngineOptions, graph_of
 from caribou.cli.options import (
@@ -34,7 +34,6 @@ from caribou.cli.output import print_facts, print_json
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.errors import InputError
-from caribou.machine.files import atomic_write
 from caribou.machine.memory import peak_mb
 
 if TYPE_CHECKING:
@@ -113,6 +112,7 @@ def train(given: TrainOptions) -> None:
     """
     from caribou.methods import METHODS, resolve
     from caribou.model.estimator import Model
+    from caribou.model.state import keep_metrics, keep_published
 
     method = resolve(given.method, given.unit)
     info = METHODS[method]
@@ -145,7 +145,7 @@ def train(given: TrainOptions) -> None:
                 save_or_spool(model, folders[seed], ids=not given.no_ids)
             published = None if extra is None else model.publish_metrics(extra.epsilon, ledger=noted)
             if published is not None and folders:
-                _save_published(published, folders[seed])
+                keep_published(folders[seed], published)
             test, val = (model.metrics(part, positive=given.positive) for part in ("test", "val"))
             runs.append(_Run(model, test, val.value("accuracy"), wall, cpu, published))
             if folders:
@@ -239,12 +239,6 @@ def published_budget(epsilon: float, budget: Budget, fits: int) -> Budget:
     return Budget(positive(publish_metrics=epsilon), budget.delta, budget.unit)
 
 
-def _save_published(published: PublishedMetrics, folder: Path) -> None:
-    """Beside the run, each whole or not at all."""
-    published.certificate.save(folder / PUBLISHED_CERTIFICATE)
-    atomic_write(folder / PUBLISHED, json.dumps(published.to_dict(), indent=2) + "\n")
-
-
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data: Graph) -> dict[str, Any]:
     from caribou.metrics import mean_interval
     from caribou.privacy.accounting import epsilon_of
@@ -288,19 +282,17 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data:
 
 
 def mean_metrics(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Metrics of several fits as their means; what a fit could not measure is left out. Reliability is that of the first fit.
+    """Metrics of several fits as their means; what a fit could not measure is left out.
 
     >>> mean_metrics([{"a": 1.0, "b": {"c": None}}, {"a": 2.0, "b": {"c": 4.0}}])
     {'a': 1.5, 'b': {'c': 4.0}}
     """
-    if len(runs) == 1:
-        return runs[0]
-    return {key: runs[0][key] if key == "reliability" else _mean([run[key] for run in runs]) for key in runs[0]}
+    return runs[0] if len(runs) == 1 else {key: _mean([run[key] for run in runs]) for key in runs[0]}
 
 
 def _mean(values: list[Any]) -> Any:
     if isinstance(values[0], dict):
-        return {key: _mean([value[key] for value in values]) for key in values[0]}
+        return mean_metrics(values)
     if isinstance(values[0], list):
         return [_mean(list(column)) for column in zip(*values, strict=True)]
     known = [value for value in values if value is not None]

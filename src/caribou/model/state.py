@@ -8,6 +8,7 @@
     rows.json             of a model that can be extended, and has no names: digests of its rows of features, which are public
     extended.json         made when a run is extended, with the certificate of the extension: it must not be extended twice
     predictions/          what was released about other graphs, one folder each
+    metrics.json          metrics of the test nodes, for the release page; published-metrics.json: with noise, and its certificate
 
 A run is written whole or not at all. Reading checks every digest and the certificate: that finds damage and careless edits, not a
 forger, who would write new digests.
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from caribou.errors import CaribouError, RunError
-from caribou.machine.files import atomic_folder
+from caribou.machine.files import atomic_folder, atomic_write
 from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
@@ -39,12 +40,15 @@ from caribou.tables.rules import ColumnRules
 
 if TYPE_CHECKING:
     from caribou.graph import Graph
+    from caribou.models.published_metrics import PublishedMetrics
 
 FORMAT = 1
 RECORD = "run.json"
 WEIGHTS, RELEASED, CERTIFICATE = "weights.safetensors", "released.safetensors", "certificate.json"
 NODES, ROWS = "nodes.json", "rows.json"
 PREDICTIONS = "predictions"
+METRICS = "metrics.json"
+PUBLISHED, PUBLISHED_CERTIFICATE = "published-metrics.json", "published-metrics.certificate.json"
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -316,6 +320,22 @@ def _digest(path: Path) -> str:
 
 def _number(value: Any) -> float:
     return float("inf") if value == "inf" else value
+
+
+# -- metrics beside a run ---------------------------------------------------------------------------------------------
+
+
+def keep_metrics(run: Path, certificate: Certificate, test_metrics: Mapping[str, Any]) -> None:
+    """Store metrics beside a run, for its page: at edge level, where labels are public. At node level nothing is kept."""
+    if certificate.unit is PrivacyUnit.EDGE:
+        kept = {"certificate_id": certificate.certificate_id, "test_metrics": test_metrics}
+        atomic_write(run / METRICS, json.dumps(kept, indent=2) + "\n")
+
+
+def keep_published(run: Path, published: PublishedMetrics) -> None:
+    """Store metrics with noise and their certificate beside a run, each whole or not at all."""
+    published.certificate.save(run / PUBLISHED_CERTIFICATE)
+    atomic_write(run / PUBLISHED, json.dumps(published.to_dict(), indent=2) + "\n")
 
 
 # -- fields of the record ----------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from caribou.errors import InputError
-from caribou.model.state import ModelState
+from caribou.errors import CertificateError, InputError
+from caribou.model.state import METRICS, PUBLISHED, PUBLISHED_CERTIFICATE, ModelState, read_state
 from caribou.pages.base import declared, figure, percent, render
 from caribou.pages.ledger import Spending, balance_rows, spending, spending_chart
 from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
@@ -26,7 +27,7 @@ from caribou.privacy.ledger import Balance, Ledger, LedgerEntry
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import attack_success
 from caribou.privacy.signature import NOT_CHECKED, SignatureCheck, SignatureState
-from caribou.privacy.verify import FORGERY, Verification
+from caribou.privacy.verify import FORGERY, Verification, verify
 
 MANY_NAMES = 24
 """From this many names on a list of features is a fold."""
@@ -69,28 +70,22 @@ class Account:
 
 @dataclass(frozen=True)
 class Quality:
-    """Metrics of the test nodes. ``curator_only``: they were computed from private labels without noise and must not leave."""
+    """Metrics of the test nodes as they are, which only edge level shows: labels are public there."""
 
     metrics: Mapping[str, Any]
-    curator_only: bool
 
     @classmethod
-    def read(cls, document: Any, certificate: Certificate) -> Quality:
-        """From what ``caribou train --json`` printed, or train kept beside a run. It must be about this certificate."""
-        try:
-            metrics = document["test_metrics"]
-            own = document["certificate"]["certificate_id"]
-            may_leave = document["accuracies_may_be_published"] is True
-            for name in NUMBERS:
-                _ = metrics[name]
-        except (KeyError, TypeError) as error:
-            raise InputError(f"metrics must be what caribou train --json prints (--metrics), got no {error}") from error
-        if own != certificate.certificate_id:
-            raise InputError(
-                f"metrics must be about certificate {certificate.certificate_id} (--metrics), got those of {str(own)[:40]}"
-            )
-        # whatever the file says: at node level exact metrics read private labels
-        return cls(metrics, curator_only=not may_leave or certificate.unit is PrivacyUnit.NODE)
+    def kept(cls, run: Path, certificate: Certificate) -> Quality | None:
+        """What was kept beside a run about this certificate; at node level nothing, whatever lies there."""
+        if certificate.unit is PrivacyUnit.NODE or not (run / METRICS).is_file():
+            return None
+        found = _document(run / METRICS)
+        metrics = found.get("test_metrics")
+        if found.get("certificate_id") != certificate.certificate_id or not isinstance(metrics, dict):
+            raise CertificateError(f"{run / METRICS} must be about the certificate beside it, got another")
+        if missing := [name for name in NUMBERS if name not in metrics]:
+            raise CertificateError(f"{run / METRICS} must have {', '.join(missing)}")
+        return cls(metrics)
 
     @property
     def rows(self) -> list[tuple[str, str]]:
@@ -131,6 +126,16 @@ class PublishedQuality:
     metrics: Mapping[str, Any]
     certificate: Certificate
     verified: bool
+
+    @classmethod
+    def kept(cls, run: Path) -> PublishedQuality | None:
+        """What was published of a run, if anything was."""
+        if not ((run / PUBLISHED).is_file() and (run / PUBLISHED_CERTIFICATE).is_file()):
+            return None
+        shown, own = _document(run / PUBLISHED), Certificate.load(run / PUBLISHED_CERTIFICATE)
+        if shown.get("certificate_id") != own.certificate_id:
+            raise CertificateError(f"{run / PUBLISHED} must be about the certificate beside it, got another")
+        return cls(shown, own, verify(own).passed)
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
@@ -177,6 +182,27 @@ class Release:
         """The entry of the ledger, if it is known."""
         return None if self.account is None else self.account.entry
 
+
+def known_release(run: Path, found: Certificate, ledger: Path | None) -> Release:
+    """What the folder of a run, or a certificate alone, and a ledger tell about a release."""
+    saved = read_state(run) if run.is_dir() else None
+    account = None
+    if ledger is not None:
+        name = None if saved is None else saved.dataset
+        account = Account.of(Ledger(ledger, create=False), found, name, datetime.now(UTC))
+    quality, published = Quality.kept(run, found), PublishedQuality.kept(run)
+    return Release(found, verify(found), run=saved, account=account, quality=quality, published=published)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CertificateError(f"{path} must be a JSON file that can be read: {error}") from error
+    return found if isinstance(found, dict) else {}
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
 
 QUESTIONS = {
     PrivacyUnit.EDGE: ("Is there a link between these two?", "Is the link to this one, or to that one?"),
