@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.known_bad_mechanisms.evasive import ExactOnLargeGraphs, KeptAnswers
 from audit.known_bad_mechanisms.node_level import ExactHubs, ExactTestRows
 from audit.known_bad_mechanisms.whole_methods import (
     CheapFit,
     CleanFit,
     CleanPredict,
     CleanRelease,
+    ExactOnLargeGraphs,
     HalfNoiseInTheFit,
+    KeptAnswers,
     LargerClaim,
     LargerSensitivityOfTheFit,
     Sound,
@@ -138,7 +139,7 @@ def test_the_certificate_of_a_saved_run_is_compared_with_that_of_the_fits() -> N
     budget = Budget(4.0, 1e-5)
     here = methods.fit(Sound(), small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
     cheaper, dearer = (
-        replace(here, mechanisms=(replace(here.mechanisms[0], costs={Group.EVERY_EDGE: (Gaussian(noise),)}),))
+        replace(here, mechanisms=(replace(here.mechanisms[0], paid={Group.EVERY_EDGE: (Gaussian(noise),)}),))
         for noise in (20.0, 0.5)
     )
     same, less, more = (

@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from audit.known_bad_mechanisms import (
-    baselines,
-    evasive,
-    factorisation,
-    handling,
-    memory,
-    message_passing,
-    node_level,
-    reused_noise,
-    search,
-    whole_methods,
-)
+from audit.known_bad_mechanisms import edge_level, node_level, whole_methods
 from caribou.audit.distinguish import distinguish
 from caribou.audit.verdict import VIOLATED, judge
 from caribou.privacy.budget import Budget
 
 pytestmark = pytest.mark.usefixtures("remembered_accounts")
-KNOWN_BAD = {
-    **message_passing.MECHANISMS,
-    **baselines.MECHANISMS,
-    **handling.MECHANISMS,
-    **reused_noise.MECHANISMS,
-    **factorisation.MECHANISMS,
-    **memory.MECHANISMS,
-    **search.MECHANISMS,
-    **node_level.MECHANISMS,
-    **evasive.MECHANISMS,
-    **whole_methods.MECHANISMS,
-}
+KNOWN_BAD = {**edge_level.MECHANISMS, **node_level.MECHANISMS, **whole_methods.MECHANISMS}
 
 
 def test_none_is_missing() -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
-from audit.known_bad_mechanisms import message_passing
-from audit.known_bad_mechanisms.baselines import MeanOfTrainingRows, opposite_member
-from audit.known_bad_mechanisms.known_bad import gaussian_claim
-from audit.known_bad_mechanisms.message_passing import opposite_signs, sound
+from audit.known_bad_mechanisms import edge_level
+from audit.known_bad_mechanisms.edge_level import opposite_signs, sound
+from audit.known_bad_mechanisms.known_bad import gaussian_claim, many_runs
+from audit.known_bad_mechanisms.node_level import OPPOSITE_ROW, mean_of_training_rows
 from caribou import methods
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import Audit
@@ -83,15 +83,14 @@ def test_the_sound_twin_of_a_broken_mechanism_is_consistent() -> None:
         budget = Budget(epsilon, 1e-5)
         target = sound(budget, opposite_signs(3), floor=3)
         pair = Pair("stars", *star_graphs(3), PrivacyUnit.EDGE)
-        word, text = judged(target, pair, gaussian_claim(budget), message_passing.MECHANISMS["noise std halved"].runs)
+        word, text = judged(target, pair, gaussian_claim(budget), edge_level.MECHANISMS["noise std halved"].runs)
         assert word == CONSISTENT, text
 
 
 def test_a_mean_over_the_declared_size_is_consistent() -> None:
     for epsilon in EPSILONS:
-        budget = Budget(epsilon, 1e-5, "node")
-        target = MeanOfTrainingRows(budget, declared=True)
-        word, text = judged(target, opposite_member(), gaussian_claim(budget), 6000)
+        played = many_runs(partial(mean_of_training_rows, declared=True), OPPOSITE_ROW)
+        word, text = judged(*played(Budget(epsilon, 1e-5, "node")), 6000)
         assert word == CONSISTENT, text
 
 

@@ -51,7 +51,9 @@ def test_a_correct_method_is_consistent_and_the_json_has_what_it_promises() -> N
 
 
 def test_a_broken_method_ends_with_3_and_its_report_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = MethodInfo(PrivacyUnit.NODE, "audit.known_bad_mechanisms.baselines:BatchNormalised", "batch normalisation")
+    broken = MethodInfo(
+        PrivacyUnit.NODE, "audit.known_bad_mechanisms.node_level:BatchNormalised", "batch normalisation"
+    )
     monkeypatch.setitem(METHODS, "broken", broken)
     out = tmp_path / "report"
     text = caribou("audit", "broken", "--epsilon", "1", "--attack", "distinguish", *QUICK, "--out", out, code=3).stdout

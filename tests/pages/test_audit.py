@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit.known_bad_mechanisms import message_passing
+from audit.known_bad_mechanisms import edge_level
 from audit.known_bad_mechanisms.known_bad import KnownBad
 from browser_support import AXE, WIDTHS, Tab, needs_browser
 from caribou.audit.auditor import Outcome
@@ -38,7 +38,7 @@ def outcome_of(bad: KnownBad, name: str, runs: int | None = None) -> Outcome:
 
 @pytest.fixture(scope="module")
 def violated() -> Outcome:
-    return outcome_of(message_passing.MECHANISMS["normalisation to the sphere"], "sphere & <ball>")
+    return outcome_of(edge_level.MECHANISMS["normalisation to the sphere"], "sphere & <ball>")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -183,6 +183,26 @@ class HalfNoise(Sound):
         return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / mu_of(budget) / 2)
 
 
+# -- what an audit could miss ---------------------------------------------------------------------------------------
+
+
+class ExactOnLargeGraphs(Sound):
+    """Above 100 nodes another path is taken, which forgets the noise: no pair of small graphs shows it."""
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        return super().sums(graph, budget, noise) if graph.num_nodes <= 100 else self.clean(graph)
+
+
+@dataclass(frozen=True)
+class KeptAnswers(Sound):
+    """Answers are kept under names of public things, so that the second graph is answered with the release of the first."""
+
+    kept: dict[int, np.ndarray] = field(default_factory=dict, compare=False)
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        return self.kept.setdefault(graph.num_nodes, super().sums(graph, budget, noise))
+
+
 # -- what is stated beside the release -----------------------------------------------------------------------------
 
 
@@ -236,3 +256,4 @@ MECHANISMS = {
         "a flag of the certificate follows from the private graph", on_worst_pairs(TruthInDetails()), runs=240
     ),
 }
+"""`ExactOnLargeGraphs` is for one run with canaries, `KeptAnswers` is never consistent."""
