@@ -6,7 +6,6 @@ file descriptors 3 and 4 (``--remote-debugging-pipe``). axe-core, the accessibil
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -229,13 +228,6 @@ class Tab:
             for rule in found["violations"]
             for node in rule["nodes"]
         ]
-
-    def screenshot(self, path: Path) -> None:
-        """The whole page as PNG."""
-        height = self.run("document.documentElement.scrollHeight")
-        clip = {"x": 0, "y": 0, "width": self.run("innerWidth"), "height": height, "scale": 1}
-        shot = self.browser.send("Page.captureScreenshot", self.session, captureBeyondViewport=True, clip=clip)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
 
 @contextmanager

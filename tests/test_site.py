@@ -162,23 +162,6 @@ def test_pages_can_be_read_by_everybody(name: str, site: Path, look: Callable[[P
 
 @pytest.mark.slow
 @needs_browser
-def test_keys_see_where_they_are_and_open_the_menu_of_a_phone(site: Path, look: Callable[[Path], Tab]) -> None:
-    tab = look(site / "index.html")
-    tab.resize(WIDTHS[0])
-    for _ in range(12):  # the theme itself would lead them into the closed menu, beside the screen
-        tab.press("Tab", 9)
-        assert tab.run("document.activeElement.getBoundingClientRect().right > 0"), tab.run(
-            "document.activeElement.outerHTML"
-        )
-    tab.run("document.querySelector('.md-header [for=__drawer]').focus()")
-    assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    for key, code, opened in (("Enter", 13, True), ("Escape", 27, False), (" ", 32, True)):
-        tab.press(key, code)
-        assert tab.run("document.getElementById('__drawer').checked") is opened, key
-
-
-@pytest.mark.slow
-@needs_browser
 def test_one_picture_of_each_pair_is_shown(site: Path, look: Callable[[Path], Tab]) -> None:
     tab = look(site / "index.html")
     shown = "[...document.querySelectorAll('img')].filter((i) => i.offsetWidth > 0).map((i) => i.src.split('/').at(-1))"

@@ -97,25 +97,6 @@ def test_what_needs_a_data_set_says_so() -> None:
     assert set(found["skipped"]) >= {"onerun", "linkteller", "gmia", "lira"}
 
 
-def test_bad_input(tmp_path: Path) -> None:
-    assert "method must be one of" in refusal("audit", "nothing")
-    assert "attack must be one of" in refusal("audit", "mlp-dp", "--attack", "magic")
-    assert "runs must be a whole number >= 40" in refusal("audit", "mlp-dp", "--attack", "distinguish", "--runs", "5")
-    assert "confidence must be" in refusal(
-        "audit", "mlp-dp", "--attack", "distinguish", "--runs", "40", "--confidence", "2"
-    )
-    for option, bad, rule in (
-        ("--workers", "0", "workers must be a whole number >= 1, got 0"),
-        ("--workers", "-2", "workers must be a whole number >= 1, got -2"),
-        ("--runs", "0", "runs must be a whole number >= 40, got 0"),
-        ("--runs", "-1", "runs must be a whole number >= 40, got -1"),
-        ("--confidence", "1.5", "confidence must be in the open interval (0, 1), got 1.5"),
-    ):
-        assert refusal("audit", "mlp-dp", "--attack", "distinguish", option, bad).startswith(rule)
-    (tmp_path / "x").write_text("")
-    assert "out must be a new or empty folder" in refusal("audit", "mlp-dp", "--out", str(tmp_path))
-
-
 def test_the_line_that_plays_again_is_what_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the password of a database."""
     typed = [

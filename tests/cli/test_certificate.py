@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import caribou as cb
 from caribou.cli.certificate import PAGE
-from caribou.model.state import METRICS, PUBLISHED, PUBLISHED_CERTIFICATE
+from caribou.model.state import METRICS
 from certificate_support import certified, embeddings, plan_of
 from cli_support import run
 
@@ -111,15 +111,3 @@ def test_what_does_not_verify_gets_a_page_and_exit_code_3(tmp_path: Path) -> Non
     assert text.index("does not verify") < text.index("What was released")
     certified(plan_of("caribou-inf", {}, float("inf"))).save(tmp_path / "free.json")
     assert "NO PRIVACY" in page(tmp_path / "free.json", tmp_path / "p.html", code=3)
-
-
-def test_published_metrics_of_another_certificate_are_refused(world: Path, tmp_path: Path) -> None:
-    shown = json.loads((world / "node" / PUBLISHED).read_text())
-    assert shown["certificate_id"] == json.loads((world / "node" / PUBLISHED_CERTIFICATE).read_text())["certificate_id"]
-    try:
-        (world / "node" / PUBLISHED).write_text(json.dumps({**shown, "certificate_id": "0" * 32}))
-        done = run("certificate", world / "node", "--html", tmp_path / "p.html")
-        assert done.returncode == 2
-        assert "must be about the certificate beside it" in done.stderr
-    finally:
-        (world / "node" / PUBLISHED).write_text(json.dumps(shown))

@@ -25,12 +25,3 @@ def test_the_report_as_json_and_as_a_table() -> None:
 def test_noise_that_is_none_is_said(wrong, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NoiseSource, "gaussian", lambda self, shape, *, std: wrong(shape))
     assert diagnose()["noise"]["self-test"] == "FAILED"
-
-
-def test_the_data_folder_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    monkeypatch.delenv("CARIBOU_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert diagnose()["data"] == {"CARIBOU_DATA": "not set", "found": "none"}
-    (tmp_path / "cora.npz").write_bytes(b"")
-    monkeypatch.setenv("CARIBOU_DATA", str(tmp_path))
-    assert diagnose()["data"] == {"CARIBOU_DATA": str(tmp_path), "found": "cora"}

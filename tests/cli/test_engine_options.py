@@ -104,17 +104,7 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
     ("command", "words"),
     [
         (("votes-edp", "--edges", "{}/edges.parquet"), "give either --nodes FILE or --sql-nodes SELECT, got neither"),
-        (
-            ("votes-edp", "{tables}", "--sql-edges", "FROM e"),
-            "give either --edges FILE or --sql-edges SELECT, got both",
-        ),
         (("votes-edp", "--dataset", "csbm", "--engine", "local"), "got another graph, or more than one"),
-        (("votes-edp", "{tables}", "--graph", "gone"), "got another graph, or more than one"),
-        (("votes-edp", "--graph", "edges.parquet", "--engine", "local"), "(edges.npy), got --graph edges.parquet"),
-        (
-            ("votes-edp", "--graph", "{}/edges.parquet", "--nodes", "s3://bank/nodes"),
-            "nodes must be a file of this machine without --edges, got 's3://bank/nodes'",
-        ),
         (
             ("gap-edp", "{tables}"),
             "method must read edges block by block to be trained on an engine (caribou-edp, caribou-inf, votes-edp, mlp)",
@@ -123,16 +113,8 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
             ("votes-edp", "{tables}", "--engine", "spark"),
             "engine must be one of local, outofcore, ray for votes-edp, got 'spark'",
         ),
-        (("caribou-edp", "{tables}", "--address", "auto"), "address must go with the engine ray, got local"),
         (("votes-edp", "{tables}", "--memory", "4GB"), "memory must go with the engine outofcore, got local"),
-        (("votes-edp", "{tables}", "--workers", "0"), "workers must be"),
-        (
-            ("mlp", "{tables}", "--engine", "outofcore", "--workers", "2"),
-            "workers must go with the engine local or ray",
-        ),
         (("votes-edp", "{tables}", "--column", "source=a"), "source column 'a' is missing, found 'source', 'target'"),
-        (("votes-edp", "{tables}", "--ignore", "z"), "rules must name columns of the table, got 'z' (--ignore)"),
-        (("mlp", "--edges", "gone.npy", "--nodes", "{}/nodes.parquet"), "gone.npy: file not found (--edges)"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(files: Path, command: tuple[str, ...], words: str) -> None:

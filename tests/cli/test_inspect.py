@@ -43,16 +43,6 @@ def test_a_dirty_table_is_told_at_once_and_mended_by_its_flags(tmp_path: Path) -
     assert "city" not in document["features"]
 
 
-def test_node_level_asks_for_more(tmp_path: Path) -> None:
-    files = written(tmp_path, bank())
-    flags = ("--unknown", "unknown", "--drop-unknown-ids", "--ignore", "opened", "--fill", "*=indicator")
-    caribou("inspect", *files, *flags, "--category", "segment")
-    more = caribou("inspect", *files, *flags, "--category", "segment", "--unit", "node", "--json", code=1).document
-    assert [problem["problem"] for problem in more["problems"]] == ["undeclared at node level"] * 3
-    declared = ("--range", "age=18:95", "--log", "income=0:100000", "--classes", "fraud,ok")
-    caribou("inspect", *files, *flags, "--category", "segment=business,private", *declared, "--unit", "node")
-
-
 def test_a_run_reads_the_next_month_by_its_own_rules(tmp_path: Path) -> None:
     files = written(tmp_path, bank())
     trained = caribou("train", "mlp-dp", *files, *RULES.flags(), "--classes", "fraud,ok", "--out", tmp_path / "run")
@@ -89,30 +79,13 @@ def refused(arguments: tuple, message: str, folder: Path) -> None:
 
 
 BAD_FLAGS: list[tuple[tuple[str, ...], str]] = [
-    (("--range", "age"), r"range must be COLUMN=LOW:HIGH, got 'age' \(--range amount=0:10000\)"),
-    (("--range", "age=9:1"), r"range of 'age' must have LOW < HIGH, got 9:1 \(--range age=0:10000\)"),
     (("--range", "age=0:1", "--range", "age=0:2"), r"range must be given once for a column, got 'age' twice \(--range\)"),
-    (("--log", "income"), r"log must be COLUMN=LOW:HIGH, got 'income' \(--log amount=0:10000\)"),
-    (("--fill", "age"), r"fill must be COLUMN=VALUE or COLUMN=indicator, got 'age' \(--fill income=indicator\)"),
     (("--fill", "age=mean"), r"fill of a numeric column must be a number or indicator, got 'mean' for 'age' \(--fill age=0"),
-    (("--fill", "income=1", "--fill", "income=2"), r"fill must be given once for a column, got 'income' twice \(--fill\)"),
-    (("--category", "segment="), r"category must be words that are not empty, got ''"),
-    (("--ignore", "id"), r"needs a column 'id' or 'node' or 'node_id', found 'age'.*--column id=TITLE"),
     (("--column", "colour=x"), r"column must be ROLE=TITLE with a role of id, label, split, source, target, got 'colour=x'"),
     (("--classes", "a"), r"classes must be at least 2, got 1"),
-    (("--column", "label=lable"), r"label column 'lable' is missing, found .* \(--column label=TITLE\)"),
-    (("--decimal", ";"), r"decimal must be a comma or a point, got ';' \(--decimal ,\)"),
-    (("--separator", "xy"), r"separator must be one sign such as ; or the word tab, got 'xy' \(--separator ';'\)"),
-    (("--separator", ";"), r"the first line must hold the column titles separated by ';', got .*; give --separator ,"),
     (("--encoding", "klingon"), r"encoding must be one that Python knows, got 'klingon' \(--encoding latin-1"),
-    (("--alias", "FRAUD"), r"alias must be WORD=CLASS, got 'FRAUD' \(--alias FRAUD=fraud\)"),
-    (("--alias", "a=b", "--alias", "a=c"), r"alias must be given once for a word, got 'a' twice \(--alias\)"),
     (("--nodes", "nowhere.csv"), r"nowhere.csv: file not found \(--nodes\)"),
-    (("--epsilon", "abc"), r"Invalid value for '--epsilon': .* got 'abc'"),
     (("--set", "nosuch=1"), r"setting must be one of .*, got nosuch \(--set\)"),
-    (("--reason", "new export"), r"reason must go with --replace-fingerprint"),
-    (("--sql-edges", "SELECT 1"), r"sql-nodes must be given, too, got one query \(--sql-nodes"),
-    (("--dataset", "csbm"), r"give either --dataset NAME or --graph FILE"),
     ((), r"mended in 7 places: .*--drop-unknown-ids.*--fill income=indicator.*--range age=LOW:HIGH.*--classes"),
 ]  # fmt: skip
 

@@ -40,17 +40,6 @@ def test_a_data_set_or_a_file_under_its_own_name_or_another(tables: tuple[Path, 
     assert (graph.name, graph.num_nodes, graph.num_edges) == ("friends", 3, 1)
 
 
-def test_what_does_not_go_together_is_named(tables: tuple[Path, Path]) -> None:
-    edges, nodes = tables
-    for options in (GraphOptions(), GraphOptions(dataset="chain-s", files=FileOptions(graph=edges))):
-        with pytest.raises(InputError, match="give either --dataset NAME or --graph FILE"):
-            GraphSource(options).load()
-    for given in ({"nodes": str(nodes)}, {"tables": TableOptions(column=("id=x",))}, {"classes": "2"}):
-        with pytest.raises(InputError) as refused:
-            GraphSource(GraphOptions(dataset="chain-s", files=FileOptions(**given))).load()
-        assert refused.value.rule == "go with --graph"
-
-
 def test_classes_are_named_counted_or_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_text("ill\n\nwell, for now\n")
     assert parse_classes(f"@{tmp_path / 'classes.txt'}") == ["ill", "well, for now"]
@@ -58,18 +47,6 @@ def test_classes_are_named_counted_or_in_a_file(tmp_path: Path) -> None:
     assert parse_classes("a, b,c") == ["a", "b", "c"]
     with pytest.raises(InputError, match="classes must name a file of one class per line, got '@none'"):
         parse_classes("@none")
-
-
-def test_classes_that_no_label_has_are_said_on_stderr_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = "".join(f"{k},1,{'ab'[k % 2]}\n" for k in range(12))
-    (tmp_path / "n.csv").write_text("id,x,label\n" + rows)
-    (tmp_path / "e.csv").write_text("from,to\n0,1\n")
-    for classes, said in (("a,b", 0), ("a,c", 0), ("no,yes", 1)):
-        graph = source_of(tmp_path / "e.csv", tmp_path / "n.csv", classes).load()
-        assert (graph.num_classes, graph.class_names) == (2, tuple(classes.split(",")))
-        shown = capsys.readouterr()
-        assert shown.out == ""
-        assert shown.err.count("no label") == shown.err.count("do not publish this line") == said
 
 
 def test_no_edges_are_said_once_and_on_stderr_alone(

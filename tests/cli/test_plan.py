@@ -79,25 +79,14 @@ def test_plan_at_node_level_states_epsilon_by_degree() -> None:
     ("arguments", "message"),
     [
         (["--hops", "0"], "hops must be whole numbers >= 1"),
-        (["--hops", "1,,2"], "hops must be"),
-        (["--hops", "a"], "hops must be"),
         (["--epsilon", "-1"], "epsilon must be a number > 0"),
-        (["--epsilon", "nan"], "epsilon must be"),
         (["--epsilon", "inf"], "epsilon must be finite"),
-        (["--delta", "1"], "delta must be in the open interval"),
-        (["--delta", "0"], "delta must be"),
-        (["--contraction", "1.2"], "contraction must be in (0, 1], got 1.2"),
-        (["--contraction", "0"], "contraction must be"),
-        (["--alpha1", "1.5"], "alpha1 must be in [0, 1]"),
         (["--unit", "graph"], "unit must be one of edge, node"),
         (["--unit", "node"], "nodes must be given at node level"),
         (
             ["--unit", "node", "--degree-cap", "5", "--declared-degree", "6"],
             "declared_degree must be at most degree_cap",
         ),
-        (["--unit", "node", "--degree-cap", "5", "--alpha1", "0.5"], "nodes must be given"),
-        (["--degree-floor", "-1"], "degree_floor must be"),
-        (["--rdp-order", "1"], "rdp_order must be"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:

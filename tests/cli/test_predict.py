@@ -75,26 +75,6 @@ def test_a_large_delta_is_warned_of_in_one_line(world: Path) -> None:
     assert "UserWarning" not in shown.stderr
 
 
-def test_columns_with_other_titles_and_a_name_for_the_ledger(world: Path, tmp_path: Path) -> None:
-    table = pd.read_csv(world / "nodes.csv").rename(columns={"id": "person", "label": "answer"})
-    table.to_csv(tmp_path / "people.csv", index=False)
-    tables = ("--graph", world / "edges.csv", "--nodes", tmp_path / "people.csv")
-    roles = ("--column", "id=person", "--column", "label=answer", "--classes", "no,yes", "--range", "*=-9:9")
-    ledger = tmp_path / "l.sqlite"
-    caribou("train", "mlp-dp", *tables, *roles, "--name", "survey", "--ledger", ledger, "--out", tmp_path / "run")
-    assert Ledger(ledger).total("survey", "node").releases == 1
-    caribou("predict", tmp_path / "run", *tables, *roles, "--training-graph", "--out", tmp_path / "p.csv")
-    table = pd.read_csv(tmp_path / "p.csv")
-    assert set(table["class"]) <= {"no", "yes"}
-    assert table.columns[0] == "person", "the title of the ids is kept"
-    for bad in ("colour=x", "id", "id="):
-        message = caribou("train", "mlp-dp", *tables, "--column", bad, code=2).stderr
-        assert (
-            message
-            == f"error: column must be ROLE=TITLE with a role of id, label, split, source, target, got {bad!r} (--column)\n"
-        )
-
-
 def test_the_ledger_of_the_environment_is_used(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARIBOU_LEDGER", str(tmp_path / "l.sqlite"))
     assert "charged" in caribou("train", "mlp-dp", "--graph", world / "first.npz", "--epsilon", 2).stdout
@@ -105,13 +85,6 @@ def test_the_ledger_of_the_environment_is_used(world: Path, tmp_path: Path, monk
         "predict", world / "votes-edp", "--graph", world / "second.npz", "--release", "--out", tmp_path / "paid.csv"
     )
     assert ledger.total("second", "edge").releases == 1
-
-
-def test_several_seeds_are_saved_one_by_one(world: Path, tmp_path: Path) -> None:
-    text = caribou("train", "mlp-dp", "--graph", world / "first.npz", "--seeds", 2, "--out", tmp_path / "runs").stdout
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["0", "1"]
-    assert cb.load(tmp_path / "runs" / "0").certificate != cb.load(tmp_path / "runs" / "1").certificate
-    assert "all fits together" in text
 
 
 def test_a_taken_folder_is_refused_before_anything_is_spent(world: Path, tmp_path: Path) -> None:
@@ -179,15 +152,6 @@ def test_another_graph_comes_with_a_certificate(method: str, world: Path, tmp_pa
     assert Ledger(book).total("second", certificate.unit).epsilon_spent == spent
 
 
-@pytest.mark.parametrize("method", ["mlp", "mlp-dp"])
-def test_another_graph_without_a_release(method: str, world: Path, tmp_path: Path) -> None:
-    outcome = caribou(
-        "predict", world / method, "--out", tmp_path / "p.csv", "--graph", world / "second.npz", "--release"
-    )
-    assert "nothing was released" in outcome.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["p.csv"]
-
-
 def test_a_file_that_is_there_is_not_overwritten(world: Path, tmp_path: Path) -> None:
     book, out = tmp_path / "ledger.sqlite", tmp_path / "p.csv"
     out.write_text("mine")
@@ -216,15 +180,6 @@ def test_embeddings_as_table_or_array(world: Path, tmp_path: Path) -> None:
         assert table["id"].tolist() == sorted(f"person {i}" for i in range(60))
         assert np.allclose(table[columns], state)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["e.csv", "e.npy", "e.parquet"]
-
-
-def test_bad_embeddings(world: Path, tmp_path: Path) -> None:
-    for method in ("votes-edp", "mlp", "mlp-dp"):
-        outcome = caribou("embed", world / method, "--out", tmp_path / "e.npy", code=2)
-        assert f"method must release embeddings (caribou-edp, caribou-inf, caribou-ndp), got {method}" in outcome.stderr
-    for bad in ("e.txt", "a/e.npy", "a/e.csv"):
-        assert "out must" in caribou("embed", world / "caribou-edp", "--out", tmp_path / bad, code=2).stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_certificate_is_printed(world: Path) -> None:

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from caribou.cli.engine_options import parse_size
-from caribou.errors import InputError
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
@@ -81,12 +79,6 @@ def test_json_and_discard(files: Path) -> None:
     assert document["resumed_at_round"] is None
     assert document["certificate"]["public_parameters"]["hops"] == 2
     assert "nothing to remove" in caribou(*command(files, "--out", out, "--discard")).stdout
-
-
-@pytest.mark.parametrize("text", ["", "GB", "4 apples", "-1GB", "1e9"])
-def test_bad_sizes_are_named(text: str) -> None:
-    with pytest.raises(InputError, match="memory must be a size"):
-        parse_size(text)
 
 
 # -- tables, ids, queries and addresses -----------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from caribou.experiments import reproduction
-from caribou.experiments.grid import available, read_experiment
+from caribou.experiments.grid import read_experiment
 from caribou.experiments.records import OK, Record, append
 from cli_support import caribou
 
@@ -57,14 +56,3 @@ def test_one_s_own_grid_and_records_give_a_report() -> None:
     assert ">study<" in Path("report/index.html").read_text()
     call("records", "--out", "report", "--experiments", ".")
     assert ">My study<" in Path("report/index.html").read_text()
-
-
-def test_records_of_the_paper_s_experiments_get_the_paper_s_tables() -> None:
-    measured(reproduction.require().experiments / "failure.toml", "smoke")
-    paper = reproduction.require()
-    names = [item.name for item in paper.module("items").ITEMS]
-    shown = call("records", "--out", "report", "--scale", "smoke")
-    assert f"4 records, 1 of {len(list(available(paper.experiments)))} experiments" in shown
-    assert headings("report") == names, "every item has a section, whether it was run or not"
-    assert Path("report/failure.csv").read_text().startswith("group,method,K = 2")
-    assert "caribou run audit --scale smoke --resume --out records" in Path("report/index.html").read_text()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from caribou.experiments import reproduction, runner
+from caribou.experiments import runner
 from caribou.experiments.records import FAILED, OK, Record, read
-from cli_support import caribou, refusal
+from cli_support import caribou
 
 PAPER = Path(__file__).parents[2] / "reproduction"
 
@@ -22,10 +22,6 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call(*arguments: str, code: int = 0) -> str:
     return caribou("reproduce", *arguments, code=code).stdout
-
-
-def refused(*arguments: str) -> str:
-    return refusal("reproduce", *arguments)
 
 
 def invented(monkeypatch: pytest.MonkeyPatch, *, failing: str = "") -> list[dict]:
@@ -69,42 +65,3 @@ def test_failed_cells_are_shown_and_are_code_4(monkeypatch: pytest.MonkeyPatch) 
     shown = call("failure", "--scale", "smoke", "--out", "out", code=4)
     assert "failure: 2 cells measured, 2 missing (records: out/results)" in shown
     assert "Failed cells: why" in Path("out/index.html").read_text()
-
-
-def test_without_running_what_is_there_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = invented(monkeypatch)
-    shown = call("noise", "--no-run")
-    assert not asked
-    assert f"noise: 48 cells measured (records: {PAPER / 'results'})" in shown
-    assert "page: reproduce-output/noise/index.html" in shown
-    call("failure", "--scale", "smoke", "--out", "new", "--no-run")
-    assert not Path("new/results").exists()
-
-
-def test_all_items_have_folders_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = invented(monkeypatch)
-    call("all", "--scale", "smoke", "--dataset", "cora", "--out", "out")
-    assert not asked, "no smoke scale has Cora"
-    names = [item.name for item in reproduction.require().module("items").ITEMS]
-    monkeypatch.setattr(reproduction.require().module("items"), "ITEMS", items_named("failure", "pu-2"))
-    call("all", "--scale", "smoke", "--out", "out")
-    assert {path.name for path in Path("out").iterdir()} == {"results", "failure", "pu-2"}
-    assert {"pu-1", "pu-2", "pu-3", "crv-eps", "crv-k", "crv-d", "crv-h", "ov-e", "ov-n", "aud"} < set(names)
-    assert {"noise", "failure", "larger", "table-1"} < set(names)
-
-
-def items_named(*names: str) -> list:
-    return [item for item in reproduction.require().module("items").ITEMS if item.name in names]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["pu-9"], "item must be one of pu-1, pu-2"),
-        ([], "got 'nothing'"),
-        (["noise", "--scale", "tiny"], "scale must be one of smoke, laptop, full, got 'tiny'"),
-        (["noise", "--jobs", "0"], "jobs must be"),
-    ],
-)
-def test_what_does_not_fit_is_refused(words: list[str], message: str) -> None:
-    assert message in refused(*words)

@@ -70,12 +70,6 @@ def test_a_run_that_cannot_be_saved_waits_in_the_spool_folder(
     assert cb.load(home / "run").certificate.certificate_id == entry.certificate_id
 
 
-def test_a_run_that_is_saved_leaves_nothing_in_the_spool_folder(state: Path, tmp_path: Path) -> None:
-    caribou(*TRAIN, "--out", tmp_path / "run")
-    assert spooled_runs() == []
-    assert oct(state.stat().st_mode & 0o777) == "0o700"
-
-
 def test_a_full_home_leads_to_the_next_folder(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = cb.Votes(cb.Budget(4), max_rounds=1).fit(cb.datasets.load("csbm", nodes=60))
     home = tmp_path / "home"

@@ -67,21 +67,6 @@ def test_one_label_of_a_table_is_in_no_file_of_a_run(tmp_path: Path) -> None:
     assert "test accuracy" in caribou("train", "mlp", *files).stdout, "at edge level classes may be read from labels"
 
 
-def test_a_graph_without_test_labels_has_no_accuracy(tmp_path: Path) -> None:
-    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
-    rows = [f"n{i},{i % 2},{'' if part == 'test' else 'ab'[i % 2]},{part}" for i, part in enumerate(parts)]
-    (tmp_path / "nodes.csv").write_text("id,x,label,split\n" + "\n".join(rows) + "\n")
-    (tmp_path / "edges.csv").write_text("source,target\nn0,n2\nn1,n3\n")
-    files = ("--graph", tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv")
-    command = ("train", "mlp-dp", *files, "--classes", "a,b", "--range", "*=0:3", "--seeds", 2)
-    document = caribou(*command, "--json").document
-    assert document["test_accuracy"] == {"mean": None, "ci95": None, "runs": [None, None]}
-    assert document["val_accuracy"] is not None
-    shown = caribou(*command).stdout
-    assert "no labels" in shown
-    assert "do not publish" in shown
-
-
 def test_settings_are_numbers_words_or_errors() -> None:
     assert parse_settings(["a=1", "b=0.5", "c=word", "d=true"]) == {"a": 1, "b": 0.5, "c": "word", "d": True}
     with pytest.raises(InputError, match="key=value"):
@@ -157,49 +142,24 @@ def test_a_run_without_a_threshold_asks_for_the_class_that_is_flagged(fraud: tup
 BAD_FLAGS = [
     ("train gcn --dataset csbm", "method must be one of"),
     ("train votes-edp", "give either --dataset NAME or --graph FILE"),
-    ("train votes-edp --dataset csbm --graph x.npz", "give either --dataset NAME or --graph FILE"),
     ("train votes-edp --dataset chains", "dataset must be one of"),
-    ("train votes-edp --dataset csbm --nodes n.csv", "rules of tables must go with --graph"),
     ("train votes-edp --dataset csbm --epsilon -1", "epsilon must be a number > 0"),
-    ("train votes-edp --dataset csbm --epsilon nan", "epsilon must be a number > 0"),
-    ("train caribou-inf --dataset csbm --epsilon -4", "epsilon must be a number > 0"),
     ("train votes-edp --dataset csbm --delta 1", "delta must be in the open interval (0, 1), got 1.0"),
     ("train votes-edp --dataset csbm --seeds 0", "seeds must be a whole number >= 1, got 0"),
-    ("train votes-edp --dataset csbm --metric speed", "metric must be one of accuracy"),
     ("train votes-ndp --dataset csbm --metric ap", "metric must be accuracy at node level"),
     ("train votes-edp --graph missing.csv", "missing.csv: file not found"),
     ("train votes-edp --dataset csbm --out no/such/folder", "in a folder that exists"),
-    ("train votes-edp --dataset csbm --set nothing", "set must be key=value"),
     ("train mlp --dataset csbm --publish-metrics 1", "publish_metrics must go with a method at node level"),
-    ("train mlp-dp --dataset csbm --publish-metrics 1 --seeds 2", "publish_metrics must go with one fit"),
     ("train votes-edp --dataset csbm --page", "page must go with --out"),
-    ("train mlp --dataset csbm --purpose scores", "purpose must go with --ledger"),
     ("train votes-edp --dataset csbm --nonsense", "No such option: --nonsense"),
 ]
 """What is found before torch is loaded."""
 
 
-@pytest.mark.parametrize(("typed", "message"), BAD_FLAGS)
-def test_bad_flags_are_one_line(typed: str, message: str, tmp_path: Path) -> None:
-    assert message in refusal(*typed.split(), cwd=tmp_path)
+def test_bad_flags_are_one_line(tmp_path: Path) -> None:
+    for typed, message in BAD_FLAGS:
+        assert message in refusal(*typed.split(), cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("typed", "message"),
-    [
-        ("mlp-dp --set depth=3", "setting must be one of"),
-        ("caribou-edp --set hops=0", "hops must be a whole number >= 1, got 0"),
-        ('votes-ndp --set base={"depth":1}', "base must have settings of mlp-dp"),
-        ("mlp --positive theft", "positive must be one of the classes"),
-        ("sage-edp --prior {}", "prior must go with a method at edge level that starts from class probabilities"),
-        ("mlp --prior no.csv", "file not found"),
-    ],
-)
-def test_bad_settings_are_one_line(typed: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "prior.csv").write_text("id,0\n")
-    words = typed.replace("{}", str(tmp_path / "prior.csv")).split()
-    assert message in refusal("train", *words, "--dataset", "chain-s")
 
 
 def test_bad_flags_are_found_before_torch_is_loaded(tmp_path: Path) -> None:
@@ -214,16 +174,6 @@ def test_bad_flags_are_found_before_torch_is_loaded(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert json.loads(done.stdout) == [False] * len(BAD_FLAGS)
-
-
-@pytest.mark.usefixtures("quick_learning")
-def test_a_method_that_reads_no_edge_states_epsilon_0(fraud: tuple[str, ...], tmp_path: Path) -> None:
-    text = caribou("train", "mlp", *fraud, "--epsilon", 4, "--out", tmp_path / "run").words
-    assert "guarantee of one fit epsilon = 0 at edge level, whatever epsilon is asked for" in text
-    assert "spent nothing: no edge is read" in text
-    page = (tmp_path / "run" / "certificate.md").read_text()
-    asked = "(asked for: epsilon = 4, delta = 1e-05)"
-    assert f"| Guarantee | epsilon = 0: nothing that is protected is read {asked} at edge level |" in page
 
 
 def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.errors import CaribouError, DataError, InputError
+from caribou.errors import DataError
 from caribou.experiments.measures import graph_of, measure
-from caribou.experiments.own_data import read_own, require_own
+from caribou.experiments.own_data import read_own
 from caribou.experiments.records import Record, append
 from caribou.privacy.budget import PrivacyUnit
 from cli_support import run
@@ -82,32 +82,3 @@ def test_a_run_names_what_is_missing_before_it_measures(folder: Path, tmp_path: 
     assert done.returncode == 2
     assert f"{tmp_path / 'own.npz'} is no file; files lie in the folder of the experiment" in done.stderr
     assert not (tmp_path / "results").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("nodes = 'x.csv'", "graph must be the name of a file, got None"),
-        ("graph = 'x.csv'\nedges = 'y.csv'", "fields must be graph, nodes, classes, columns, rules, got edges"),
-        ("graph = 'x.csv'\n[columns]\nname = 'y'", "columns must be titles by role"),
-        ("graph = 'x.csv'\n[rules]\nignoring = ['y']", "column rules must have names of"),
-        ("graph = 'x.csv'\n[rules]\nranges.age = [9, 1]", "range"),
-        ("graph = ", "dataset must be TOML"),
-    ],
-)
-def test_a_wrong_description_is_one_line(text: str, words: str, tmp_path: Path) -> None:
-    (tmp_path / "bank.toml").write_text(text)
-    (tmp_path / "x.csv").write_text("source,target\n1,2\n")
-    with pytest.raises(InputError, match=words) as error:
-        require_own("bank.toml", tmp_path)
-    assert str(tmp_path / "bank.toml") in str(error.value)
-
-
-def test_node_level_asks_for_declarations(folder: Path, tmp_path: Path) -> None:
-    for file in ("people.csv", "edges.csv"):
-        (tmp_path / file).write_bytes((folder / file).read_bytes())
-    learned = BANK.replace('categories.town = ["a", "b"]', 'categories = ["town"]')
-    (tmp_path / "bank.toml").write_text(learned)
-    assert read_own("bank.toml", tmp_path, unit=PrivacyUnit.EDGE).num_features == 3
-    with pytest.raises(CaribouError, match="--category town=a,b,c"):
-        read_own("bank.toml", tmp_path, unit=PrivacyUnit.NODE)

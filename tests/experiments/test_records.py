@@ -9,10 +9,8 @@ from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
-import pytest
 from reproduction.pack import pack
 
-from caribou.errors import InputError
 from caribou.experiments.records import FAILED, OK, Record, append, latest, read, read_all, result_file
 
 
@@ -40,17 +38,6 @@ def test_packed_records_are_read_with_live_ones_of_which_the_live_count(tmp_path
     assert not problems
     found = [(r.cell["seed"], r.status, r.measures["test_accuracy"]) for r in latest(records["table"])]
     assert found == [(0, OK, 0.5), (1, OK, 0.9), (2, OK, 0.5), (3, OK, 0.5)]
-
-
-def test_files_that_are_no_archives_are_named(tmp_path: Path) -> None:
-    append(tmp_path, record(0))
-    pack(result_file(tmp_path, "table"))
-    (tmp_path / "nodes.parquet").write_bytes(b"something else")
-    records, (problem,) = read_all(tmp_path)
-    assert records == {"table": [record(0)]}
-    assert str(problem).startswith("nodes.parquet: results must be archives that can be read")
-    with pytest.raises(InputError, match="archives that can be read"):
-        read(tmp_path, "nodes")  # to go on with half of the records would measure the others again
 
 
 def test_damage_is_reported_and_skipped(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 
 from caribou.experiments.records import FAILED, OK, read, result_file
-from caribou.experiments.runner import _outcome, run_cells
+from caribou.experiments.runner import run_cells
 
 CARIBOU = Path(sys.executable).with_name("caribou")
 TABLE = """
@@ -63,14 +62,6 @@ def test_a_killed_run_is_resumed_without_loss_or_repetition(tmp_path: Path) -> N
     expected, found = outcomes(tmp_path / "whole"), outcomes(tmp_path / "parts")
     assert [o for o in found if o[1] == OK] == [o for o in expected if o[1] == OK], "each cell was measured once"
     assert {o[2] for o in found if o[1] == FAILED} == {"delta must be in the open interval (0, 1), got 2"}
-
-
-def test_a_process_that_is_killed_is_a_failure() -> None:
-    ours, theirs = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(target=os._exit, args=(9,))
-    process.start()
-    theirs.close()
-    assert _outcome(ours, process) == (FAILED, {}, "the process ended with code 9")
 
 
 def test_a_cell_that_cannot_be_measured_is_recorded() -> None:

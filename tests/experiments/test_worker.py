@@ -11,7 +11,7 @@ import torch
 
 import caribou as cb
 from caribou.experiments.measures import measure
-from caribou.experiments.worker import Charge, charged, fit_name, measure_on_one_thread
+from caribou.experiments.worker import fit_name, measure_on_one_thread
 from caribou.models.encoder import FOLDS
 from caribou.models.objective import USUAL
 from caribou.randomness import Streams
@@ -69,12 +69,3 @@ def test_whatever_a_fit_is_made_of_keeps_it_apart() -> None:
     assert fit_name((GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 0])), *encoder)) in names, (
         "edges have no part in it"
     )
-
-
-def test_what_is_charged_is_added_to_time_and_is_at_least_the_peak_of_memory() -> None:
-    measures = {"seconds": 1.0, "cpu_seconds": 0.5, "peak_mb": 400.0, "auc": 0.5}
-    found = charged(measures, Charge(2.0, 1.5, 300.04))
-    assert found == {"seconds": 3.0, "cpu_seconds": 2.0, "peak_mb": 400.0, "auc": 0.5, "shared_cpu_seconds": 1.5}
-    assert charged(measures, Charge(2.0, 1.5, 450.04))["peak_mb"] == 450.0
-    assert charged(measures, Charge()) is measures
-    assert charged({"noise": 1.0}, Charge(2.0, 1.5, 300.0)) == {"noise": 1.0}

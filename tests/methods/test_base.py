@@ -12,7 +12,7 @@ import pytest
 import caribou as cb
 from caribou import methods
 from caribou.errors import InputError
-from caribou.methods import METHODS, Fitted, Outputs, method_info
+from caribou.methods import METHODS, method_info
 from caribou.methods.catalogue import register
 from caribou.privacy.budget import Budget
 from caribou.privacy.ledger import Ledger
@@ -29,13 +29,6 @@ def test_what_cannot_be_fitted_is_refused_before_it_is_charged(tmp_path) -> None
     assert book.entries() == ()
     fitted = methods.fit(method, GRAPH, budget, Streams(0), ledger=book)
     assert [entry.certificate_id for entry in book.entries()] == [fitted.certificate.certificate_id]
-
-
-def test_outputs_become_a_fit_with_its_certificate() -> None:
-    fitted = methods.fit(method_info("mlp-dp").create(), GRAPH, Budget(1.0, unit="node"), Streams(0))
-    again = Fitted.of(Outputs(fitted.probabilities, {"a": fitted.probabilities}), fitted.certificate)
-    assert again.certificate is fitted.certificate
-    assert set(again.released) == {"a"}
 
 
 @pytest.mark.parametrize("other", [Budget(1.0, 1e-5, "edge"), Budget(4.0, 1e-5, "node")])

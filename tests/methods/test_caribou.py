@@ -36,7 +36,7 @@ from caribou.methods.node_method import side_by_side
 from caribou.models.encoder import fit_one
 from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of
-from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.events import Gaussian, gaussian_mu
 from caribou.privacy.mechanism_records import Group, Mechanism, groups_of
@@ -135,18 +135,6 @@ def test_the_pipeline_without_noise_is_the_papers() -> None:
     assert np.allclose(fitted.released["state"], state.numpy(), atol=1e-12)
     rows = side_by_side([x0.numpy(), state.numpy()])
     assert np.allclose(fitted.probabilities, softmax(rows @ fitted.weights["classifier"], axis=1), atol=1e-9)
-
-
-def test_embeddings_of_a_network_are_its_hidden_layer_and_those_of_a_linear_model_its_logits() -> None:
-    for base, columns in (({}, 4), ({"hidden": 6}, 6)):
-        method = CaribouNdp(base=base)
-        plan = method.plan(NODE_GRAPH.sizes(PrivacyUnit.NODE), Budget(4.0, **NODE))
-        assert plan.parts["propagation"].arithmetic.columns == columns
-        encoder = method.base.fit_base(plan.parts["base"], NODE_GRAPH, Streams(0), NoiseSource.seeded(2))
-        rows = encoder.embeddings()
-        assert rows.shape == (NODE_GRAPH.num_nodes, columns)
-        assert np.allclose(rows, applied(encoder.parameters, NODE_GRAPH).embeddings(), atol=1e-9)
-        assert np.allclose(np.linalg.norm(rows, axis=1), 1)
 
 
 @pytest.mark.parametrize("classifier", ["linear", "mlp"])

@@ -533,11 +533,12 @@ NODE_METHODS = [
 
 
 @pytest.mark.parametrize("method", NODE_METHODS)
-@pytest.mark.parametrize("node", [MEMBER, 6, 10, 11], ids=["train", "val", "test", "test 2"])
-def test_nothing_public_reacts_to_a_node(method: object, node: int) -> None:
+def test_nothing_public_reacts_to_a_node(method: object) -> None:
     """Without any declared size: those of the split are public and stay as they are when a node is taken out."""
     graph = member_graph()
-    assert public_side(method, graph, NODE) == public_side(method, graph.without_node(node), NODE)
+    whole = public_side(method, graph, NODE)
+    for node in (MEMBER, 6, 10, 11):
+        assert public_side(method, graph.without_node(node), NODE) == whole, node
 
 
 @pytest.mark.parametrize("method", [Caribou(), VotesEdge(max_rounds=1), signed_messages()])
@@ -566,17 +567,17 @@ def test_without_validation_nodes_the_choice_does_not_react_to_a_node(method: ob
 
 
 @pytest.mark.parametrize("method", NODE_METHODS)
-@pytest.mark.parametrize("times", [1, 3])
-def test_what_is_charged_covers_every_group_however_often(method: object, times: int) -> None:
+def test_what_is_charged_covers_every_group_however_often(method: object) -> None:
     """Composed with itself, a pure epsilon adds up faster than Gaussians of the same epsilon: a ledger must know both."""
     graph, budget = member_graph(), Budget(1.0, 1e-5, "node")
     cost = method.plan(graph.sizes(budget.unit), budget).cost
     certificate = fit(method, graph, budget, STREAMS, NoiseSource.secure()).certificate
-    charged = epsilon_of(cost * times, 1e-5)
-    assert charged >= epsilon_of(certificate.cost * times, 1e-5) * (1 - 2e-3)
-    for group in groups_of(certificate.mechanisms).values():
-        assert charged >= epsilon_of(group * times, 1e-5) * (1 - 2e-3)
-    assert times > 1 or charged <= budget.epsilon * (1 + 1e-9)
+    for times in (1, 3):
+        charged = epsilon_of(cost * times, 1e-5)
+        assert charged >= epsilon_of(certificate.cost * times, 1e-5) * (1 - 2e-3)
+        for group in groups_of(certificate.mechanisms).values():
+            assert charged >= epsilon_of(group * times, 1e-5) * (1 - 2e-3)
+    assert epsilon_of(cost, 1e-5) <= budget.epsilon * (1 + 1e-9)
 
 
 # -- the judge itself ----------------------------------------------------------------------------------------------

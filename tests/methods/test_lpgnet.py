@@ -13,7 +13,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.neighbour_counts import neighbour_counts
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, edge_method
-from caribou.methods.lpgnet import LpgNet, class_shares
+from caribou.methods.lpgnet import LpgNet
 from caribou.models.classifier import ClassifierConfig
 from caribou.models.encoder import Encoder
 from caribou.privacy.budget import Budget
@@ -104,8 +104,3 @@ def test_another_graph_is_counted_with_the_fitted_stages() -> None:
     other = some_edges(GRAPH, 1)[0]
     moved = methods.predict_graph(method, fitted.weights, other, budget, Streams(0), NoiseSource.secure())
     assert np.abs(moved.released["counts_1"] - same.released["counts_1"]).sum() == 2
-
-
-def test_shares_of_a_row() -> None:
-    shares = class_shares(np.array([[2, -5, 2], [0, 0, 0], [-1, 7, 0]]))
-    assert shares.tolist() == [[0.5, 0, 0.5], [0, 0, 0], [0, 1, 0]]

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import softmax
 
 import caribou
 import caribou as cb
@@ -22,11 +21,11 @@ from caribou import methods
 from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.mlp import RANDOM_FEATURE_SHARE, Mlp, MlpDp, applied, full_batch
+from caribou.methods.mlp import Mlp, MlpDp, applied, full_batch
 from caribou.methods.votes import VotesNdp
 from caribou.models.class_prior import fit_class_prior
 from caribou.models.encoder import cross_fit
-from caribou.models.features import centred_unit_rows, random_directions, unit_root_rows, with_random_features
+from caribou.models.features import unit_root_rows
 from caribou.models.network import chain_logits, network_from_arrays
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
@@ -71,27 +70,6 @@ def graph() -> Graph:
 @functools.lru_cache
 def fitted_probabilities(method, graph: Graph) -> np.ndarray:
     return methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).probabilities
-
-
-def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
-    """Whoever holds weights, mean and the seed of the random features can apply the model."""
-    fitted = methods.fit(RANDOM, graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
-    stored = fitted.weights
-    count, seed = stored["random_features"].tolist()
-    directions = random_directions(graph.num_features, count, seed)
-    assert count == 40
-    rows = with_random_features(
-        centred_unit_rows(unit_root_rows(graph.features), stored["mean"]), directions, share=RANDOM_FEATURE_SHARE
-    )
-    assert np.allclose(softmax(rows.times(stored["weights"]), axis=1), fitted.probabilities)
-    network = methods.fit(NETWORK, graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
-    assert {k: v.shape for k, v in network.weights.items()} == {
-        "0.weight": (8, graph.num_features),
-        "0.bias": (8,),
-        "2.weight": (graph.num_classes, 8),
-        "2.bias": (graph.num_classes,),
-        "mean": (graph.num_features,),
-    }
 
 
 @pytest.fixture

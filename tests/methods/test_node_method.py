@@ -9,15 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import caribou as cb
-from caribou.errors import InputError
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.mlp import centred
 from caribou.methods.node_method import (
     calibrate_node_sums,
-    check_shares,
     fit_linear_head,
-    fit_network_head,
     messages,
     node_bounds,
     plan_head,
@@ -26,7 +23,6 @@ from caribou.methods.node_method import (
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import gaussian_mu
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
 
 ROWS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(2, 4)), elements=st.floats(-1e3, 1e3))
 
@@ -69,23 +65,3 @@ def test_the_head_costs_its_mu_and_is_a_function_of_the_noise() -> None:
     assert np.array_equal(one, two)
     assert not np.array_equal(one, three)
     assert plan_head(graph.sizes(PrivacyUnit.NODE), 0.7, 10**5).schedule != plan.schedule
-
-
-def test_a_head_with_a_hidden_layer_costs_the_same_and_is_a_function_of_the_noise() -> None:
-    graph = cb.datasets.load("csbm:nodes=80", seed=1)
-    plan = plan_head(graph.sizes(PrivacyUnit.NODE), 0.7, None, hidden=5)
-    assert gaussian_mu([plan.record.event]) == pytest.approx(0.7, rel=1e-9)
-    assert plan.train_size == len(graph.split.train)
-    rows = side_by_side([np.asarray(graph.features, dtype=np.float64)])
-    one, two, three = (fit_network_head(plan, rows, 5, graph, Streams(0), NoiseSource.seeded(s)) for s in (0, 0, 1))
-    assert one["0.weight"].shape == (5, graph.num_features)
-    assert all(np.array_equal(one[name], two[name]) for name in one)
-    assert not np.array_equal(one["0.weight"], three["0.weight"])
-
-
-def test_wrong_shares_are_named() -> None:
-    with pytest.raises(InputError, match=r"a \+ b must be < 1 \(the rest is the encoder's\), got 1"):
-        check_shares(a=0.4, b=0.6)
-    with pytest.raises(InputError, match=r"b must be in the open interval \(0, 1\), got 0"):
-        check_shares(a=0.4, b=0)
-    check_shares(a=0.4, b=0.5)

@@ -193,12 +193,6 @@ def test_a_new_label_of_an_old_node_is_what_it_sends(monkeypatch: pytest.MonkeyP
     assert np.array_equal(later.predict_proba()[node], model.predict_proba()[node])
 
 
-def test_an_unlabelled_graph_can_be_scored() -> None:
-    model = cb.Votes(cb.Budget(4.0)).fit(MONTHS[0])
-    bare = cb.Graph.from_edges(MONTHS[1].features, MONTHS[1].edge_index)
-    assert model.extend(bare).predict().shape == (170,)
-
-
 def test_a_batch_with_other_noise_is_no_batch_of_the_release() -> None:
     """All batches cost one epsilon, because all of them have its noise; no ledger is needed to see that."""
     for change in ({"budget": cb.Budget(1.0)}, {"_recipe": VotesEdge(noise="gaussian")}):

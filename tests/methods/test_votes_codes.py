@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.errors import InputError
 from caribou.graph.arrivals import Arrivals, Grown
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.votes import Decoded, VotesEdge, code_columns, code_likelihood, decode_code_batch, run_rounds
-from caribou.models.count_likelihood import CountModel
+from caribou.methods.votes import Decoded, VotesEdge, decode_code_batch, run_rounds
 from caribou.models.feature_codes import FeatureCodes
 from caribou.models.vote_model import VoteModel
 from caribou.randomness import Streams
@@ -94,19 +91,6 @@ def test_a_code_that_no_node_has_is_a_code(monkeypatch: pytest.MonkeyPatch) -> N
     assert decoded.transcript["codes"].shape[1] == far.count
 
 
-def test_votes_that_do_not_fit_into_memory_cost_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("caribou.machine.memory.machine_memory", lambda: 1000)
-    with pytest.raises(InputError, match="must fit into memory"):
-        cb.Votes(cb.Budget(4)).fit(TELLING.with_prior(UNIFORM), ledger=tmp_path / "ledger.jsonl")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_certificate_lists_pilot_and_codes() -> None:
-    plan = VotesEdge().plan(TELLING.sizes("edge"), cb.Budget(4))
-    assert "pilot" in plan.released[0]
-    assert "codes" in plan.released[0]
-
-
 Asked = list[tuple[object, ...]]
 
 
@@ -169,12 +153,3 @@ def test_arrivals_are_told_by_codes_and_old_pairs_are_not_asked(coded: Decoded, 
     for u, v in edges:
         moved = np.abs(whole - replay(stages, TELLING.without_edge(int(u), int(v)), present)).sum()
         assert moved == (0 if present[u] and present[v] else 1)
-
-
-def test_who_could_receive_from_half_of_the_senders_expects_half() -> None:
-    model, counts = CountModel(VoteBudget(8.0), overdispersed=False), np.array([[2, 1, 0]] * 2)
-    rates = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
-    L = code_likelihood(model, counts, rates, np.array([1.0, 0.5]))
-    assert np.allclose(L[0], model.log_likelihood(counts[:1], rates)[0])
-    assert np.allclose(L[1], model.log_likelihood(counts[1:], rates / 2)[0])
-    assert code_columns(np.array([[4.0], [4.0], [4.0]]), np.array([1.0, 0.5, 0.0])).ravel().tolist() == [4, 8, 16]

@@ -133,18 +133,3 @@ def test_the_certified_attack_rate_covers_every_group(graph: Graph) -> None:
     assert certificate.status == "private by degree"
     assert certificate.scope.limit == 30
     assert verify(certificate).passed
-
-
-@pytest.mark.parametrize("weight", [None, 1.0])
-@pytest.mark.parametrize("receivers", [None, 2])
-def test_another_graph_costs_its_nodes_the_whole_epsilon(
-    receivers: int | None, weight: float | None, graph: Graph
-) -> None:
-    method, budget = VotesNdp(declared_degree=30, votes=VotePlan(receivers, 0.5), weight=weight), Budget(4.0, **NODE)
-    weights = methods.fit(method, graph, budget, Streams(0), NoiseSource.secure()).weights
-    certificate = methods.predict_graph(method, weights, graph, budget, Streams(0), NoiseSource.secure()).certificate
-    assert certificate.epsilon_spent == pytest.approx(4.0, rel=1e-4)
-    assert verify(certificate).passed
-    assert (
-        epsilon_of(method.plan_graph(graph.sizes(budget.unit), budget, weights).cost, 1e-5) >= certificate.epsilon_spent
-    )

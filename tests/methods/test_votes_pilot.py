@@ -11,7 +11,6 @@ import caribou as cb
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.votes import Pilot, VoteRoles, pilot_share
-from caribou.models.count_likelihood import CountModel
 from caribou.models.objective import USUAL
 
 TELLING = cb.datasets.load("neighbour-features:1200", seed=1)
@@ -81,26 +80,3 @@ def test_without_meaning_it_keeps_to_classes() -> None:
         pilot, roles = asked(graph, code, 4.0)
         taken += pilot.prefers_code(roles, VoteBudget(4.0))
     assert taken <= 9
-
-
-def test_the_pilot_s_sums_are_those_of_its_symbols() -> None:
-    counts = np.arange(24).reshape(2, 12)
-    pilot = Pilot(counts, np.array([0]), np.zeros(2, dtype=int), 4, np.full((4, 3), 1 / 3))
-    assert pilot.class_counts.tolist() == [[6, 22, 38], [54, 70, 86]]
-    assert pilot.code_counts.tolist() == [[12, 15, 18, 21], [48, 51, 54, 57]]
-    assert np.allclose(pilot.rates_by_code(np.ones((3, 4)), 0.3).sum(axis=1), 1.2)
-
-
-@pytest.mark.parametrize("overdispersed", [False, True])
-def test_sums_stand_for_entries_under_little_noise(overdispersed: bool) -> None:
-    """Their evidence is nearly that of exact counts of classes."""
-    pilot, roles = asked(ALIKE, np.arange(900) % 2, 16.0)
-    model = CountModel(VoteBudget(16.0), overdispersed)
-    rates = np.repeat(np.full((4, 4), 0.2) + np.eye(4), 2, axis=1) / 2
-    some = np.flatnonzero(roles.receives)[:50]
-    exact = CountModel(VoteBudget(16.0), overdispersed).log_likelihood(
-        pilot.class_counts[some], rates.reshape(4, 4, 2).sum(axis=2)
-    )
-    summed = pilot.class_log_likelihood(model, rates, some)
-    gaps = [L[:, 1:, 5] - L[:, :1, 5] for L in (exact, summed)]
-    assert np.abs(gaps[0] - gaps[1]).max() < 0.2

@@ -85,12 +85,6 @@ def test_pyg_data_is_accepted_and_not_changed() -> None:
     assert np.array_equal(model.predict_proba(), as_graph.predict_proba())
 
 
-@pytest.mark.parametrize("data", [None, 3, "cora", np.eye(3), {"x": 1}], ids=lambda v: type(v).__name__)
-def test_anything_else_is_refused(data: Any) -> None:
-    with pytest.raises(InputError, match="data must be a Graph or a PyG Data, got"):
-        model_of("mlp-dp").fit(data)
-
-
 def test_the_unit_of_the_budget_chooses_the_method() -> None:
     assert [cb.Votes(budget=b).method for b in (EDGE, NODE)] == ["votes-edp", "votes-ndp"]
     assert [cb.Caribou(budget=b).method for b in (EDGE, NODE)] == ["caribou-edp", "caribou-ndp"]
@@ -231,16 +225,6 @@ def test_a_node_level_release_leaves_without_the_predictions_of_its_nodes(fitted
         assert OTHER.features.tobytes() not in left
 
 
-def test_score_is_the_accuracy_of_a_part(fitted: Callable[[str], Model]) -> None:
-    model = fitted("votes-edp")
-    for part in ("train", "val", "test"):
-        nodes = getattr(GRAPH.split, part)
-        assert model.score(part) == np.mean(model.predict()[nodes] == GRAPH.labels[nodes])
-        assert model.score(part, GRAPH) == model.score(part)
-    with pytest.raises(InputError, match="part must be one of train, val, test, got 'all'"):
-        model.score("all")
-
-
 def test_embeddings_are_the_last_state_or_an_error(fitted: Callable[[str], Model]) -> None:
     for name in ("caribou-edp", "caribou-inf", "caribou-ndp"):
         assert np.array_equal(fitted(name).embeddings, fitted(name).released["state"])
@@ -351,14 +335,6 @@ def test_another_graph_has_the_classes_of_the_model(name: str, fitted: Callable[
     assert len(seen) == 1
 
 
-def test_labels_of_another_graph_are_found_by_name() -> None:
-    graph = Graph.from_edges(np.zeros((4, 1)), [[0], [1]], labels=[0, 1, -1, 1], class_names=["b", "z"])
-    assert graph.with_classes(["a", "b"]).labels.tolist() == [1, -1, -1, -1]
-    numbered = Graph.from_edges(np.zeros((4, 1)), [[0], [1]], labels=[0, 1, -1, 3])
-    assert numbered.with_classes(["a", "b"]).labels.tolist() == [0, 1, -1, -1]
-    assert numbered.with_classes(["a", "b"]).num_classes == 2
-
-
 @pytest.mark.parametrize("kind", [cb.Votes, cb.Caribou])
 def test_settings_are_those_of_the_method_at_either_unit(kind: Any) -> None:
     """They stand in the signature, once, with the default of the method's own dataclass."""
@@ -382,19 +358,6 @@ def test_settings_are_those_of_the_method_at_either_unit(kind: Any) -> None:
 
 
 # -- scikit-learn's habits -------------------------------------------------------------------------------------------
-
-
-def test_parameters_are_those_of_the_constructor() -> None:
-    model = cb.Votes(EDGE, max_rounds=5)
-    assert model.get_params()["max_rounds"] == 5
-    assert cb.Votes(**model.get_params()).settings == model.settings
-    assert model.set_params(max_rounds=7) is model
-    assert model.settings["max_rounds"] == 7
-    plain = Model("gap-edp", EDGE, hops=2)
-    assert Model(**plain.get_params()).settings == plain.settings
-    assert plain.set_params(method="mlp").method == "mlp"
-    with pytest.raises(InputError, match="parameter must be one of"):
-        model.set_params(depth=3)
 
 
 def test_predictions_are_the_words_of_the_user() -> None:
@@ -460,24 +423,6 @@ def test_checks_of_scikit_learn_pass_where_they_mean_something(model: Model) -> 
     results = checks.check_estimator(model, on_fail=None, on_skip=None)
     found = {result["check_name"]: result["status"] for result in results}
     assert {name: found.get(name) for name in HABITS} == dict.fromkeys(HABITS, "passed")
-
-
-@pytest.mark.parametrize("name", ["mlp-dp", "votes-edp"])
-def test_a_fit_keeps_the_habits_of_scikit_learn(name: str, fitted: Callable[[str], Model]) -> None:
-    validation = pytest.importorskip("sklearn.utils.validation")
-    model, content = fitted(name), tuple(GRAPH.content())
-    params, state = model.get_params(), dict(vars(model))
-    if name == "mlp-dp":
-        again = model_of(name)
-        assert again.fit(GRAPH) is again
-    validation.check_is_fitted(model)
-    assert model.n_features_in_ == GRAPH.num_features
-    model.predict()
-    assert vars(model) == state, "a prediction changes nothing"
-    assert model.get_params() == params == model_of(name, **KINDS[name]).get_params(), "a fit changes no parameter"
-    assert tuple(GRAPH.content()) == content, "nor the graph"
-    loaded = pickle.loads(pickle.dumps(model))
-    assert np.allclose(loaded.predict_proba(GRAPH, training_graph=True), model.predict_proba(), rtol=0, atol=1e-12)
 
 
 # -- ids ---------------------------------------------------------------------------------------------------------------

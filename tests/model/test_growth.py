@@ -141,16 +141,6 @@ def test_without_a_ledger_the_folder_knows(free: tuple[Path, cb.Graph]) -> None:
     assert later.certificate.void_reasons == ()
 
 
-def test_a_method_that_asks_pairs_more_than_once_is_not_extended() -> None:
-    gap = cb.Model("gap-edp", cb.Budget(2)).fit(FIRST)
-    with pytest.raises(InputError) as refused:
-        gap.extend(GROWN)
-    assert (refused.value.field, refused.value.rule) == (
-        "method",
-        "be votes-edp to be extended, because it asks every pair of nodes once",
-    )
-
-
 def test_a_void_run_is_not_extended() -> None:
     """Its child would show the old rows under a certificate that promises something."""
     first, grown = FIRST, GROWN

@@ -199,21 +199,12 @@ def test_a_damaged_record(run: Path) -> None:
     [
         {"method": "gcn"},
         {"method": "mlp-dp"},
-        {"method": "mlp"},
         {"settings": {"hops": 0}},
-        {"settings": {"depth": 3}},
         {"settings": None},
-        {"settings": {"hidden": {}}},
-        {"epsilon": -1},
-        {"epsilon": "much"},
         {"epsilon": 8.0},
-        {"delta": "x"},
         {"delta": 2},
-        {"unit": "graph"},
         {"unit": "node"},
-        {"nodes": "many"},
         {"nodes": 131},
-        {"columns": None},
         {"classes": 3},
     ],
     ids=str,
@@ -253,16 +244,6 @@ def test_a_swapped_certificate(run: Path, saved: Callable[[str], Saved]) -> None
         with pytest.raises(RunError, match=r"must be the same in run\.json and certificate\.json"):
             cb.load(run)
         edit(run, files=files)
-
-
-def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="run must be a folder"):
-        cb.load(tmp_path / "nothing")
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(RunError, match="run must be a folder"):
-        cb.load(tmp_path / "file")
-    with pytest.raises(RunError, match=r"run\.json cannot be read"):
-        cb.load(tmp_path)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------

@@ -230,18 +230,3 @@ def test_repeated_settings_are_paid_for_each_time_and_a_space_is_a_list() -> Non
     for values in ((k for k in (1, 2)), range(2), np.array([1, 2]), {1, 2}, "12", iter([1])):
         with pytest.raises(InputError, match=r"space\['max_rounds'\] must be a list of values"):
             tune("votes-edp", GRAPH, budget("votes-edp"), trials=2, space={"max_rounds": values})  # type: ignore[dict-item]
-
-
-@pytest.mark.usefixtures("quick_learning")
-def test_a_search_by_another_metric() -> None:
-    """At edge level, and on public data, any metric may choose; at node level only the count that noise is added to."""
-    graph = cb.datasets.load("csbm:nodes=80", seed=1)
-    space = {"max_rounds": [1, 2]}
-    found = tune("votes-edp", graph, cb.Budget(4), trials=2, public=True, space=space, metric="f1")
-    assert found.score is not None
-    assert 0 < found.score <= 1
-    assert tune("votes-edp", graph, cb.Budget(4), trials=1, space=space, metric="ap").fitted is not None
-    node = cb.Budget(8, 1e-5, "node")
-    with pytest.raises(InputError, match="metric must be accuracy at node level, where validation labels are private"):
-        tune("mlp-dp", graph, node, trials=1, space={"clip": [0.2, 0.3]}, metric="ap")
-    assert tune("mlp-dp", graph, node, trials=1, public=True, space={"clip": [0.2]}, metric="ap").score is not None

@@ -12,7 +12,7 @@ import caribou as cb
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.fingerprint import row_digests
-from caribou.models import class_prior, public_rows
+from caribou.models import class_prior
 from caribou.models.class_prior import ClassPrior, class_probabilities, fit_class_prior, probabilities_by
 from caribou.randomness import Streams
 
@@ -91,40 +91,12 @@ def test_tables_that_tell_little(name: str, labelled: int) -> None:
         assert again.sum(axis=1) == pytest.approx(1)
 
 
-def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = fit_class_prior(GRAPH, Streams(0))[1]
-    monkeypatch.setattr(public_rows, "BLOCK", 64)
-    assert np.allclose(fit_class_prior(GRAPH, Streams(0))[1], whole, atol=1e-4)
-
-
 def test_labelled_rows_beyond_memory_are_scored_and_not_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_prior, "MOST_ENTRIES", 150 * GRAPH.num_features)
     monkeypatch.setattr(class_prior, "LEAST_ROWS", 20)
     prior, probabilities = fit_class_prior(GRAPH, Streams(0))
     assert len(prior.known.digests) == 150
     assert probabilities.sum(axis=1) == pytest.approx(1)
-
-
-def test_tall_dense_tables_get_a_large_network_that_is_saved_with_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_prior, "TALL", 200)
-    wide = np.hstack([np.array(GRAPH.features)] * 3)  # more than NARROW columns
-    graph = table(wide, np.array(GRAPH.labels))
-    prior, probabilities = fit_class_prior(graph, Streams(0))
-    assert set(prior.learners) == {"linear", "network", "trees"}
-    assert np.array_equal(fit_class_prior(graph, Streams(0))[1], probabilities)
-    again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
-    assert np.allclose(again[graph.split.test], probabilities[graph.split.test], atol=1e-4)
-
-
-def test_narrow_tables_get_trees_that_are_saved_with_the_rest() -> None:
-    x = np.random.default_rng(0).random((1500, 6))
-    graph = table(x, ((x[:, 0] > 0.5) ^ (x[:, 1] > 0.6) ^ (x[:, 2] > 0.3)).astype(int))
-    prior, probabilities = fit_class_prior(graph, Streams(0))
-    test = graph.split.test
-    assert set(prior.learners) == {"linear", "network", "trees"}
-    assert (probabilities.argmax(axis=1) == np.array(graph.labels))[test].mean() > 0.95
-    again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
-    assert np.allclose(again[test], probabilities[test], atol=1e-4)
 
 
 def few_words(rows: int, rng: np.random.Generator) -> Graph:
@@ -181,20 +153,6 @@ def test_probabilities_that_know_the_training_labels_are_refused() -> None:
     knowing[graph.split.train] = np.eye(2)[np.array(graph.labels)[graph.split.train]]
     with pytest.raises(InputError, match="prior must not know the labels of training nodes"):
         class_probabilities(graph.with_prior(knowing), Streams(0))
-
-
-@pytest.mark.parametrize(
-    ("own", "words"),
-    [
-        (np.full((300, 3), 1 / 3), r"300 nodes in 4 classes, got float64 of shape \(300, 3\)"),
-        (np.full((300, 4), 0.5), "rows of probabilities that sum to 1"),
-        (np.full((300, 4), np.nan), "rows of probabilities that sum to 1"),
-        (np.full((300, 4), "a"), "class probabilities of 300 nodes"),
-    ],
-)
-def test_bad_probabilities(own: np.ndarray, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        GRAPH.with_prior(own)
 
 
 def test_a_label_of_each_class_is_enough_to_fit_words() -> None:

@@ -11,7 +11,6 @@ import torch
 from caribou.errors import InputError
 from caribou.models import classifier
 from caribou.models.classifier import (
-    ByteDropout,
     ClassificationModule,
     ClassifierConfig,
     classify,
@@ -68,27 +67,6 @@ def test_an_embedding_is_what_the_last_base_layer_makes_of_its_own_input() -> No
     assert np.allclose(embed(module, INPUTS[-1][:7]), found[:7], atol=1e-6), "each row alone, and no dropout"
 
 
-def test_the_epoch_that_validates_best_is_kept() -> None:
-    """A fit without validation rows keeps its last epoch, so fits of 1, 2, ... epochs walk through the states of one fit.
-
-    Half the validation labels are wrong, so that a state in between is the best.
-    """
-    labels = LABELS.copy()
-    labels[VAL[::2]] = (labels[VAL[::2]] + 1) % CLASSES
-    epochs = 14
-    walk = [fit(val=VAL[:0], epochs=k) for k in range(1, epochs + 1)]
-
-    def score(module: ClassificationModule) -> tuple[float, float]:
-        logits, y = torch.from_numpy(classify(module, INPUTS)[VAL]).float(), torch.from_numpy(labels[VAL])
-        accuracy = float((logits.argmax(dim=1) == y).double().mean())
-        return accuracy, -round(float(torch.nn.functional.cross_entropy(logits, y)), 5)
-
-    scores = [score(module) for module in walk]
-    best = max(range(epochs), key=lambda k: (scores[k], k))
-    assert best < epochs - 1, "otherwise the last would do"
-    assert same(fit(epochs=epochs, labels=labels), walk[best])
-
-
 def test_deterministic_per_seed_and_the_global_generator_is_left_alone() -> None:
     state = torch.get_rng_state()
     assert same(fit(), fit())
@@ -103,19 +81,6 @@ def test_labels_outside_training_and_validation_are_not_read() -> None:
     other = LABELS.copy()
     other[TRAIN[0]] = (other[TRAIN[0]] + 1) % CLASSES
     assert not same(fit(), fit(labels=other))
-
-
-def test_byte_dropout_drops_its_share_and_keeps_the_mean() -> None:
-    for probability in (0.0, 0.3, 0.5, 1.0):
-        dropout = ByteDropout(probability, seed=0)
-        out = dropout.train()(torch.ones(400, 250))
-        dropped = float((out == 0).double().mean())
-        assert dropped == pytest.approx(round(256 * probability) / 256, abs=0.008)
-        if probability < 1:
-            assert float(out.mean()) == pytest.approx(1.0, abs=0.02)
-        assert torch.equal(dropout.eval()(torch.ones(3)), torch.ones(3))
-    one, two = (ByteDropout(0.3, seed=s)(torch.ones(50)) for s in (1, 1))
-    assert torch.equal(one, two)
 
 
 def test_a_saved_module_gives_the_same_scores() -> None:

@@ -11,7 +11,7 @@ import torch
 from scipy.special import softmax
 
 from caribou.datasets import load
-from caribou.graph import Graph, Split
+from caribou.graph import Graph
 from caribou.models import encoder as module
 from caribou.models.encoder import (
     FOLDS,
@@ -24,7 +24,6 @@ from caribou.models.encoder import (
     kept_encoders,
 )
 from caribou.models.objective import Objective
-from caribou.models.trainer import take_steps
 from caribou.randomness import Streams
 
 GRAPH = load("csbm:nodes=150,classes=3,features=8,average_degree=6,signal=2.0", seed=2)
@@ -111,43 +110,6 @@ def test_validation_chooses_the_configuration(monkeypatch: pytest.MonkeyPatch) -
     for order in ((still, FEW), (FEW, still)):
         monkeypatch.setattr(module, "configurations", lambda graph, order=order: order)
         assert np.linalg.norm(cross_fit(GRAPH, Streams(0), ()).encoder.biases[0]) > 0, "the biases begin at 0"
-
-
-@pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("validated", [True, False])
-def test_each_model_keeps_the_best_of_twelve_checkpoints(validated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equally spaced over the last two thirds; of equal scores, as without validation nodes, the first."""
-    looks: list[tuple[int, list[float]]] = []
-    kept: list = []
-
-    def spy(loss, optimizer, *, steps, validation, learning_rate, stage):
-        count = 0
-
-        def counted(step: int) -> torch.Tensor:
-            nonlocal count
-            count = step
-            return loss(step)
-
-        def scores() -> list:
-            found = validation.scores()
-            looks.append((count, [score for score, _ in found]))
-            return found
-
-        watched = replace(validation, scores=scores)
-        kept.extend(take_steps(counted, optimizer, steps=steps, validation=watched, learning_rate=learning_rate))
-        return kept
-
-    monkeypatch.setattr(module, "take_steps", spy)
-    split = GRAPH.split
-    nobody = Split(train=split.train, val=split.val[:0], test=np.concatenate([split.val, split.test]))
-    encoder = cross_fit(GRAPH if validated else graph_with(split=nobody), Streams(0), HIDDEN).encoder
-    steps, table = np.array([step for step, _ in looks]), np.array([scores for _, scores in looks])
-    assert steps.tolist() == [14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36]
-    assert [best.step for best in kept] == steps[table.argmax(axis=0)].tolist()
-    assert len(set(table[:, 0])) > 1 if validated else not table.any()
-    for number, best in enumerate(kept):
-        for ours, state in zip((*encoder.weights, *encoder.biases), best.state, strict=True):
-            assert np.array_equal(ours[number], state.numpy())
 
 
 # -- features ------------------------------------------------------------------------------------------------------

@@ -32,12 +32,6 @@ def test_no_more_codes_than_different_rows() -> None:
     assert len(set(codes(rows).tolist())) == 3
 
 
-def test_a_table_without_columns_has_one_code() -> None:
-    codes = FeatureCodes.of(np.zeros((20, 1)), 8, np.random.default_rng(0))
-    assert codes.count == 1
-    assert codes(np.zeros((20, 1))).tolist() == [0] * 20
-
-
 @pytest.mark.parametrize("value", [0.0, 1.0])
 @pytest.mark.parametrize("columns", [20, 80])
 def test_a_wide_table_of_equal_rows_has_one_code(columns: int, value: float) -> None:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from caribou.errors import InputError
 from caribou.mechanisms.bounded_rows import row_norms
-from caribou.models.features import centred_unit_rows, stretched_rows, unit_root_rows, with_random_features
+from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
 from descent_support import C
 
 
@@ -71,20 +71,6 @@ def test_roots_and_lengths_by_hand() -> None:
     near = centred_unit_rows(np.array([[0.03, 0.04]]), np.zeros(2))
     assert np.allclose(near.times(np.eye(2)), [[0.3, 0.4]]), "ten times as long, and no more"
     assert near.norms.tolist() == pytest.approx([0.5])
-
-
-def test_inputs_are_not_changed() -> None:
-    x = np.abs(np.random.default_rng(0).standard_normal((5, 4)))
-    for features in (x, sp.csr_array(x)):
-        before = np.array(features.todense() if sp.issparse(features) else features)
-        unit = unit_root_rows(features)
-        rows = centred_unit_rows(unit, np.full(4, 0.1))
-        with_random_features(rows, np.ones((4, 3)), share=0.2)
-        assert np.array_equal(features.todense() if sp.issparse(features) else features, before)
-        assert np.array_equal(unit_root_rows(features).sum(), unit.sum())
-    z = x.copy()
-    stretched = stretched_rows(z)
-    assert stretched.matrix is z, "in place, as it says"
 
 
 @pytest.mark.parametrize("sparse", [False, True])

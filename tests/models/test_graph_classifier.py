@@ -46,15 +46,6 @@ def test_an_unknown_class_does_not_train() -> None:
     assert np.array_equal(fitted, alone)
 
 
-def test_another_release_is_predicted() -> None:
-    state, groups, labels = many_graphs(0)
-    other, its_groups, truth = many_graphs(1, graphs=90, size=15)
-    classifier = GraphClassifier().fit(state, groups, labels)
-    assert np.mean(classifier.predict(other, its_groups) == truth) > 0.7
-    with pytest.raises(InputError, match="state must have 5 columns, got 4"):
-        classifier.predict(other[:, :4], its_groups)
-
-
 @pytest.mark.parametrize("argument", ["state", "groups", "public_labels"])
 def test_the_private_graph_is_refused_everywhere(argument: str) -> None:
     state, groups, labels = many_graphs(0)
@@ -69,11 +60,7 @@ def test_the_private_graph_is_refused_everywhere(argument: str) -> None:
     ("change", "message"),
     [
         ({"groups": [0, 0]}, r"groups must be whole numbers of shape \[3\]"),
-        ({"groups": [0.0, 0.0, 1.0]}, "groups must be whole numbers"),
         ({"groups": [0, 2, 2]}, "groups must give every graph a node, got none for 1"),
-        ({"groups": [0, 1, -2]}, "groups must be numbers from 0 on, or -1"),
-        ({"groups": [-1, -1, -1]}, "groups must be numbers from 0 on, or -1"),
-        ({"public_labels": [0, 1, 1]}, r"public_labels must be whole numbers of shape \[2\]"),
         ({"public_labels": [0, -3]}, "public_labels must be classes from 0 on, or -1"),
         ({"public_labels": [1, -1]}, "public_labels must be of at least 2 classes, got 1"),
     ],

@@ -18,7 +18,6 @@ from caribou.models.heads import (
     fit_bayes_head,
     fit_prior_head,
     fit_ridge_head,
-    fit_weights,
 )
 from caribou.models.objective import USUAL, cross_entropies
 
@@ -103,16 +102,6 @@ def test_ridge_scores_are_the_formula_written_out() -> None:
     assert np.allclose(head(known), expected)
 
 
-def test_splines_interpolate_between_the_knots() -> None:
-    """sum_j f(knot_j) hat_j(x) is linear interpolation, constant outside; hats sum to 1."""
-    counts = np.array([[-9.0, -3.0, -0.7], [0.0, 3.3, 8.0], [40.0, 64.0, 1e6]])
-    values = np.random.default_rng(0).standard_normal(len(KNOTS))
-    splines = heads._splines(counts)
-    assert np.allclose(splines @ values, np.interp(counts, KNOTS, values))
-    assert np.allclose(splines.sum(axis=2), 1)
-    assert (splines >= 0).all()
-
-
 # -- choice --------------------------------------------------------------------------------------------------------
 
 
@@ -180,12 +169,3 @@ def test_every_kind_of_head_survives_its_arrays() -> None:
     fits = (fit_prior_head(known.prior, labels), fit_bayes_head(known, labels), fit_ridge_head(known, labels, 0.3))
     for head in (*fits, fit_average_head(known, labels)):
         assert np.array_equal(Head(**head.to_arrays())(known), head(known))
-
-
-def test_weights_say_which_learner_to_trust() -> None:
-    rng = np.random.default_rng(0)
-    labels = rng.integers(C, size=600)
-    good, noise = np.eye(C)[labels] + 0.7 * rng.standard_normal((600, C)), rng.standard_normal((600, C))
-    a = fit_weights([noise, good], labels, start=(0.5, 0.5))[:2]
-    assert abs(a[0]) < 0.2
-    assert a[1] > 1

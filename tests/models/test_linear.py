@@ -10,14 +10,8 @@ import pytest
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import average_noise_variance, noisy_gradient_descent
 from caribou.models import linear
-from caribou.models.linear import default_logit_noise, path_length_schedule, random_feature_count, shrink_rows
+from caribou.models.linear import default_logit_noise, path_length_schedule, shrink_rows
 from descent_support import full_batch
-
-
-def test_random_feature_count_is_a_public_switch() -> None:
-    below, above = (random_feature_count(mu=m, train_size=1000, classes=2, nodes=2000) for m in (0.94, 0.96))
-    assert (below, above) == (0, linear.RANDOM_FEATURES)
-    assert random_feature_count(mu=math.inf, train_size=10**6, classes=2, nodes=2**20) == 128
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.4, 1.0, 3.9])
@@ -31,15 +25,6 @@ def test_the_schedule_leaves_the_stated_noise_in_the_logits(mu: float, train_siz
         assert end == pytest.approx(logit_noise or default_logit_noise(mu), rel=1e-12)
         assert linear.MIN_STEPS <= schedule.steps <= linear.MAX_STEPS
         assert schedule.momentum == (0.8 if schedule.steps == linear.MAX_STEPS else 0.0)
-
-
-def test_more_budget_means_a_longer_path_up_to_the_largest() -> None:
-    steps = [path_length_schedule(mu=mu, train_size=2000).steps for mu in (0.1, 0.5, 1.0, 2.0)]
-    assert steps == sorted(steps)
-    assert steps[0] < steps[-1]
-    assert path_length_schedule(mu=math.inf, train_size=100) == path_length_schedule(mu=4.0, train_size=100)
-    assert path_length_schedule(mu=9.0, train_size=100) == path_length_schedule(mu=4.0, train_size=100)
-    assert path_length_schedule(mu=3.9, train_size=100) != path_length_schedule(mu=4.0, train_size=100)
 
 
 def test_shrinkage_by_hand() -> None:

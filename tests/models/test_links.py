@@ -29,11 +29,6 @@ def test_cosines_by_hand() -> None:
     assert np.array_equal(found, LinkPredictor().scores(STATE, PAIRS[::-1]))
 
 
-def test_what_all_rows_share_and_their_length_do_not_matter() -> None:
-    moved = 3.0 * STATE + 5.0
-    assert LinkPredictor().scores(moved, PAIRS) == pytest.approx(LinkPredictor().scores(STATE, PAIRS))
-
-
 def test_training_finds_the_column_that_carries_the_signal() -> None:
     """Edges join nodes that agree in the first column; the other 5 are noise, which cosines cannot leave out."""
     same = (STATE[PAIRS[0], 0] > 0) == (STATE[PAIRS[1], 0] > 0)
@@ -69,11 +64,8 @@ def test_the_private_graph_is_refused_everywhere(argument: str) -> None:
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([0, 1], r"pairs must be whole numbers of shape \[2, m\]"),
         ([[0.5], [1.0]], r"pairs must be whole numbers of shape \[2, m\]"),
-        (np.empty((2, 0), int), r"pairs must be whole numbers of shape \[2, m\]"),
         ([[0], [40]], r"pairs must be node indices in \[0, 40\), got 40"),
-        ([[-1], [3]], r"pairs must be node indices in \[0, 40\), got -1"),
         ([[0, 3], [1, 3]], "pairs must join two different nodes, got 3-3"),
     ],
 )

@@ -8,24 +8,9 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from caribou.errors import InputError
 from caribou.models.features import centred_unit_rows
 from caribou.models.network import chain_logits, network_from_arrays, selu_network
-from descent_support import C, D, N, Residual, data, mlp, vector
-
-
-def test_network_and_its_outputs() -> None:
-    x, _ = data()
-    one, two, other = (selu_network(D, 6, C, np.random.default_rng(s)) for s in (1, 1, 2))
-    assert np.array_equal(vector(one), vector(two))
-    assert not np.array_equal(vector(one), vector(other))
-    assert np.array_equal(chain_logits(one, x), np.zeros((N, C)))
-    chain = mlp()
-    expected = chain(torch.from_numpy(x)).detach().numpy()
-    assert np.allclose(chain_logits(chain, x), expected)
-    assert np.allclose(chain_logits(chain, sp.csr_array(x)), expected)
-    with pytest.raises(InputError, match="must be a chain"):
-        chain_logits(Residual(), x)
+from descent_support import C, D, data, mlp
 
 
 def test_centred_sparse_rows_give_the_outputs_of_the_explicit_matrix() -> None:

@@ -83,8 +83,3 @@ def test_bad_input() -> None:
         model.fit(GRAPH.with_split(None), TARGETS)
     with pytest.raises(InputError, match="part must be one of"):
         model.fit(GRAPH, TARGETS).score("all")
-
-
-def test_a_label_that_every_node_has_is_said_of_all() -> None:
-    labels = np.hstack([LABELS, np.ones((120, 1))])
-    assert cb.MultiLabelClassifier(cb.Budget(4)).fit(GRAPH, labels).predict()[:, 2].all()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
@@ -55,17 +54,6 @@ def test_a_classifier_that_remembers_every_row_knows_no_label() -> None:
     found, _ = with_encoder(graph, KNeighborsClassifier(1), Streams(0))
     right = (found.prior.argmax(axis=1) == np.array(graph.labels))[labelled]
     assert abs(right.mean() - 0.5) < 0.1
-
-
-def test_sparse_rows_and_a_class_that_a_fold_lacks() -> None:
-    labels = np.array([0, 1] * 29 + [0, 2])
-    features = sp.csr_array(np.eye(60))
-    graph = Graph.from_edges(features, np.empty((2, 0), int), labels)
-    graph = graph.with_split(cb.Split(np.r_[0:40, 59], np.arange(40, 50), np.arange(50, 59)))
-    for encoder in (LogisticRegression(), network):
-        prior = with_encoder(graph, encoder, Streams(0))[0].prior
-        assert prior.shape == (60, 3)
-        assert np.allclose(prior.sum(axis=1), 1)
 
 
 @pytest.mark.parametrize(

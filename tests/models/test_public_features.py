@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -33,21 +32,6 @@ def test_public_basis_is_principal_components(rows: int) -> None:
         centred = public_basis(small, count)
         assert centred.components is None
         assert centred.rows(small).shape == small.shape
-
-
-def test_public_features_are_read_from_every_format(tmp_path: Path) -> None:
-    x = np.array([[0.0, 1.5, 0.0], [2.0, 0.0, 0.0]])
-    frame = pd.DataFrame(x, columns=["a", "b", "c"])
-    np.save(tmp_path / "a.npy", x)
-    np.savez(tmp_path / "b.npz", features=x)
-    sp.save_npz(tmp_path / "c.npz", sp.csr_array(x))
-    frame.to_csv(tmp_path / "d.csv", index=False)
-    frame.to_csv(tmp_path / "e.csv", index=False, header=False)
-    frame.to_parquet(tmp_path / "f.parquet")
-    for name in ("a.npy", "b.npz", "c.npz", "d.csv", "e.csv", "f.parquet"):
-        read = read_public_features(tmp_path / name, columns=3)
-        assert np.array_equal(read.todense() if sp.issparse(read) else read, x), name
-        assert sp.issparse(read) == (name == "c.npz")
 
 
 def test_public_features_that_cannot_be_used_are_refused(tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from scipy.special import softmax
 
 from caribou.datasets import load
-from caribou.models.sage import CHECK_EVERY, Inputs, Neighbourhoods, SageConfig, SageModel, fit_sage
+from caribou.models.sage import Inputs, Neighbourhoods, SageConfig, SageModel, fit_sage
 
 GRAPH = load("csbm:nodes=120,classes=3,features=6,average_degree=8,signal=1.5", seed=1)
 PAIRS = np.asarray(GRAPH.edge_index)
@@ -80,27 +79,6 @@ def test_scores_are_the_formula_written_out() -> None:
         h /= np.linalg.norm(h, axis=1, keepdims=True)
     expected = selu(h) * 8**0.5 @ w["head.weight"].T + w["head.bias"]
     assert np.allclose(model.scores(GRAPH.features, AROUND), expected, atol=1e-4)
-
-
-def test_the_best_of_the_epochs_that_were_looked_at_is_kept() -> None:
-    """Fits without validation nodes keep their last epoch: the states of one fit after 5, 10, ... epochs, and the last.
-
-    Validation labels are wrong, so that training moves away from them and an early state is the best.
-    """
-    wrong = LABELS.copy()
-    wrong[SPLIT.val] = (wrong[SPLIT.val] + 1) % 3
-    looks = [*range(CHECK_EVERY, 33, CHECK_EVERY), 33]
-    walk = [fit(val=SPLIT.val[:0], epochs=k) for k in looks]
-
-    def score(model: SageModel) -> tuple[float, float]:
-        logits, y = model.scores(GRAPH.features, AROUND)[SPLIT.val], wrong[SPLIT.val]
-        loss = -np.log(softmax(logits, axis=1)[np.arange(len(y)), y]).mean()
-        return float((logits.argmax(axis=1) == y).mean()), -round(float(loss), 5)
-
-    scores = [score(model) for model in walk]
-    best = max(range(len(looks)), key=lambda k: (scores[k], k))
-    assert best < len(looks) - 1, "otherwise the last would do"
-    assert same(fit(epochs=33, labels=wrong), walk[best])
 
 
 def test_deterministic_per_seed_and_the_global_generator_is_left_alone() -> None:

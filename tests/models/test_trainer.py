@@ -70,18 +70,6 @@ def test_of_equal_scores_the_rule_decides(improves: Callable[[Score, Score], boo
     assert best.step == kept
 
 
-def test_it_looks_when_it_is_due_and_after_the_last_step() -> None:
-    x, optimizer, loss = counter()
-    seen: list[int] = []
-
-    def scores() -> list[Score]:
-        seen.append(round(x.item()))
-        return [(0.0, 0.0)]
-
-    take_steps(loss, optimizer, steps=8, validation=Validation(scores, lambda _: None, due={2, 3, 6}.__contains__))
-    assert seen == [2, 3, 6, 8]
-
-
 def test_models_side_by_side_each_keep_their_own_best() -> None:
     x, optimizer, loss = counter()
     table = {1: (5, 1, 0), 2: (4, 2, 7), 3: (3, 9, 1)}
@@ -95,13 +83,6 @@ def test_models_side_by_side_each_keep_their_own_best() -> None:
 
 
 class TestOfModule:
-    def test_scores_are_accuracy_and_minus_cross_entropy_without_dropout(self) -> None:
-        module = network(0)
-        ((accuracy, minus_loss),) = Validation.of_module(module.train(), lambda: module(X), Y).scores()
-        logits = module.eval()(X).detach()
-        assert accuracy == pytest.approx(float((logits.argmax(dim=1) == Y).double().mean()))
-        assert minus_loss == pytest.approx(-float(nn.functional.cross_entropy(logits, Y)))
-
     def test_the_kept_state_is_a_copy_and_the_best_of_the_fit(self) -> None:
         """Labels of validation that training moves away from: an early state is the best, and later steps do not touch it."""
         module = network(2)

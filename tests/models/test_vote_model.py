@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from caribou.errors import InputError
 from caribou.mechanisms.edge_votes import VoteBudget
-from caribou.models.feature_codes import FeatureCodes
 from caribou.models.heads import Evidence, Head
 from caribou.models.vote_model import VoteModel, vote_scale, voters
 
@@ -33,16 +30,6 @@ def test_arrays_and_back() -> None:
     assert back.count_model(VoteBudget(1.0)).overdispersed
     with pytest.raises(InputError, match="must hold what votes learned"):
         VoteModel.from_arrays({"encoder.weight_0": np.zeros(1)})
-
-
-def test_codes_come_back_too() -> None:
-    features = np.random.default_rng(0).standard_normal((40, 3))
-    codes = FeatureCodes.of(features, 3, np.random.default_rng(1))
-    model = replace(MODEL, rates=np.ones((2, 3)), senders=np.array([40]), codes=codes)
-    back = VoteModel.from_arrays({**model.to_arrays(), "prior.linear": np.zeros(2)})
-    assert back.codes is not None
-    assert np.array_equal(back.codes(features), codes(features))
-    assert back.senders.tolist() == [40]
 
 
 def test_voters_are_shares_of_the_classes() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from caribou.audit.evidence import OneRun
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
 from caribou.audit.verdict import judge
 from caribou.metrics import Scored
-from caribou.pages.audit import MOST_POINTS, audit_page, rates_chart, write_report
+from caribou.pages.audit import audit_page, write_report
 from caribou.privacy.budget import Budget
 from page_support import said
 
@@ -71,31 +70,6 @@ def test_figures_are_those_of_the_outcome(violated: Outcome, folder: Path) -> No
     assert record["epsilon_lower"] > 2
     assert set(record["attacks"]["distinguish"]["tpr_at_fpr"]) == {"0.001", "0.01", "0.1"}
     assert record["attacks"]["onerun"]["game"]["canaries"] == 10
-
-
-def test_no_bound_stands_beside_an_attack_that_did_not_draw_its_members(violated: Outcome) -> None:
-    by_nature = replace(violated.attacks["distinguish"], details={"bound_applies": False})
-    outcome = replace(violated, attacks={**violated.attacks, "similarity": by_nature})
-    rows = [line for line in words(outcome).splitlines() if line.startswith("similarity | ")]
-    assert [row.count("no bound") for row in rows] == [len(FALSE_POSITIVE_RATES)], "in one row of three"
-    assert [line.name.endswith("no bound") for line in rates_chart(outcome).lines[2:]] == [
-        False,
-        False,
-        True,
-    ]
-
-
-def test_the_chart_shows_the_claim_and_every_attack_with_few_points(violated: Outcome) -> None:
-    claim = violated.verdict.claim
-    fpr = np.linspace(0, 1, 5001)
-    long = replace(violated.attacks["distinguish"], roc=(fpr, np.sqrt(fpr)))
-    chart = rates_chart(replace(violated, attacks={"long": long}))
-    allowed, _, attack = chart.lines
-    assert all(y == pytest.approx(claim.allowed(min(x, 0.999))) for x, y in allowed.points)
-    assert 20 < len(attack.points) <= MOST_POINTS
-    assert all(y == pytest.approx(x**0.5) for x, y in attack.points)
-    assert attack.points == sorted(attack.points)
-    assert f"The claim allows {100 * claim.allowed(0.01):.2f} %" in chart.words
 
 
 @needs_browser

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from caribou.pages.ledger import Spending, ledger_page, spending, spending_chart
-from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.pages.ledger import ledger_page
+from caribou.privacy.budget import Budget
 from caribou.privacy.events import NonPrivate
 from caribou.privacy.ledger import EntryNote, Ledger
 from ledger_support import pure
@@ -45,24 +45,6 @@ def world(tmp_path: Path) -> Ledger:
 
 def words(ledger: Ledger, dataset: str | None = None) -> str:
     return "\n".join(said(ledger_page(ledger, dataset, END)).values())
-
-
-def test_totals_begin_anew_with_each_period(world: Ledger) -> None:
-    found = spending(world, "survey", PrivacyUnit.EDGE, END)
-    totals = [(time.strftime("%m-%d"), round(total, 3)) for time, total in found.totals]
-    assert totals == [("01-01", 0), ("01-10", 1.0), ("01-12", 1.5), ("02-01", 0), ("02-19", 2.0), ("03-01", 0)]
-    assert found.budgets == ((START, 4.0),)
-
-
-def test_the_chart_goes_on_until_now_and_leaves_out_what_has_no_bound(world: Ledger) -> None:
-    chart = spending_chart(spending(world, "survey", PrivacyUnit.EDGE, END), END)
-    spent, budget = chart.lines
-    assert spent.points[-1] == [END.timestamp() / 86400, 0.0], "the month of the last release is over"
-    assert [point[1] for point in budget.points] == [4.0, 4.0]
-    assert "0 at the end; the budget is 4." in chart.words
-    free = spending_chart(Spending("x", PrivacyUnit.EDGE, ((START, 0.0), (END, float("inf"))), ()), END)
-    assert [point[1] for point in free.lines[0].points] == [0.0, 0.0]
-    assert "without bound is left out" in free.words
 
 
 def test_the_page_says_what_is_spent_left_and_by_whom(world: Ledger) -> None:

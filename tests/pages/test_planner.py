@@ -39,23 +39,6 @@ def test_a_plan_in_python_is_that_of_the_command() -> None:
     assert "<td>" in made._repr_html_()
 
 
-def test_a_plan_by_risk_and_what_is_refused() -> None:
-    made = cb.plan(attack_rate=0.1, at_fpr=0.01)
-    assert made.budget == Budget.for_risk(0.1, 0.01, gaussian=True)
-    assert made.risk is not None
-    assert made.risk["any"] < made.risk["gaussian"] == made.budget.epsilon
-    for bad, message in (
-        ({"epsilon": 1, "attack_rate": 0.1}, "attack_rate must not go with --epsilon"),
-        ({"epsilon": float("inf")}, "epsilon must be finite"),
-        ({"hops": []}, "hops must be whole numbers"),
-        ({"hops": [0]}, "hops must be"),
-        ({"rdp_order": 1}, "rdp_order must be"),
-        ({"columns": 0}, "columns must be"),
-    ):
-        with pytest.raises(InputError, match=message):
-            cb.plan(**bad)
-
-
 def test_bad_pages_are_refused(tmp_path: Path) -> None:
     made = cb.plan(4)
     with pytest.raises(InputError, match="unit must be node for mlp-dp, got edge"):

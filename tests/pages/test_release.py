@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 from browser_support import AXE, WIDTHS, Tab, needs_browser
-from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.model.state import ModelState
-from caribou.pages.audit import audit_figures
 from caribou.pages.ledger import ledger_page
 from caribou.pages.release import (
     NUMBERS,
@@ -26,7 +24,6 @@ from caribou.pages.release import (
     Quality,
     Release,
     attack_chart,
-    attack_sentences,
     release_page,
 )
 from caribou.privacy.accounting import largest_true_positive_rate
@@ -123,14 +120,6 @@ def test_the_curve_is_that_of_this_method_and_meets_the_figures_of_the_certifica
         (float(rate), found) for rates in c.attack_success.values() for rate, found in rates.items()
     }
     assert lines["presence"][0.001] == c.attack_success["presence"]["0.001"]
-
-
-def test_sentences_round_up() -> None:
-    c = certificate("caribou-edp")
-    rate = c.attack_success["presence"]["0.01"]
-    first, second = attack_sentences(c)
-    assert f"at most {int(np.ceil(1000 * rate))} of 1000 (presence)" in first
-    assert "(replacement)" in second
 
 
 def test_every_factor_of_nist_is_answered_and_no_conformity_is_claimed() -> None:
@@ -241,14 +230,6 @@ def account(path: Path, charged: bool = True) -> tuple[Ledger, Account]:
     return ledger, Account.of(ledger, c, "survey", NOW)
 
 
-def test_the_balance_of_the_ledger_is_on_the_page(tmp_path: Path) -> None:
-    _, found = account(tmp_path)
-    shown = parts(replace(known("caribou-edp"), account=found))
-    assert "budget: 9 at delta = 1e-05 per year (now 2026)" in shown["ledger"]
-    assert "Epsilon spent over time at edge level" in shown["ledger"]
-    assert all(words in shown["data"] for words in ("monthly scores", "ada", "2026-11", "survey"))
-
-
 def audit(**changes: Any) -> dict[str, Any]:
     claimed = {"epsilon": 4.0, "delta": 1e-5, "unit": "edge", "mu": None}
     found = {
@@ -259,24 +240,6 @@ def audit(**changes: Any) -> dict[str, Any]:
         "reasons": ["because"],
     }
     return {**found, "subject": "votes-edp", **changes}
-
-
-def test_the_verdict_of_an_audit_is_shown_for_this_claim_alone() -> None:
-    shown = parts(replace(known("votes-edp"), audit=audit()))["audit"]
-    assert shown.startswith("The evidence is consistent with the claim: no attack")
-    assert "epsilon of at least 1.25, at confidence 0.95" in shown
-    assert parts(replace(known("votes-edp"), audit=audit(verdict="VIOLATED")))["audit"].startswith(
-        "The claim is rejected"
-    )
-    for little in (0.0, 0.3, "inf", None):
-        shown = parts(replace(known("votes-edp"), audit=audit(epsilon_lower=little)))["audit"]
-        assert shown.startswith("The evidence is consistent with the claim, but says little")
-    other = audit(claimed={"epsilon": 8.0, "delta": 1e-5, "unit": "edge"})
-    assert "about another claim" in parts(replace(known("votes-edp"), audit=other))["audit"]
-    with pytest.raises(InputError, match=r"audit must be the audit\.json"):
-        audit_figures({"verdict": "fine"})
-    with pytest.raises(InputError, match=r"audit must be the audit\.json"):
-        audit_figures(audit(verdict="certified"))
 
 
 # -- in a browser -----------------------------------------------------------------------------------------------------

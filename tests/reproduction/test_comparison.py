@@ -12,18 +12,6 @@ from reproduction import paper
 CELLS = [(1, "cora"), (4, "cora")]
 
 
-def same(value: float) -> dict[int, float]:
-    return dict.fromkeys(range(3), value)
-
-
-def test_only_cells_with_all_rivals_count() -> None:
-    scores = {(1, "a", "cora"): same(0.8), (1, "b", "cora"): same(0.7), (1, "c", "cora"): same(0.75)}
-    scores |= {(4, "a", "cora"): same(0.8), (4, "b", "cora"): same(0.9)}
-    assert wins(scores, "a", CELLS, ("b", "c")) == Wins(wins=1, clear=1, compared=1, cells=2)
-    assert wins(scores, "a", CELLS, ("b",)) == Wins(wins=1, clear=1, compared=2, cells=2)
-    assert wins(scores, "b", CELLS, ("c",)) == Wins(wins=0, clear=0, compared=1, cells=2)
-
-
 def test_beyond_chance_is_judged_seed_by_seed() -> None:
     """Splits differ much more than methods do."""
     own = {0: 0.70, 1: 0.80, 2: 0.90}

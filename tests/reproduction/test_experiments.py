@@ -13,7 +13,7 @@ from reproduction.tuned import FILE, read_settings
 
 from caribou.audit.auditor import ATTACKS
 from caribou.experiments.grid import SCALES, available
-from caribou.experiments.measures import budget_of, settings_of
+from caribou.experiments.measures import budget_of
 from caribou.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
@@ -31,15 +31,6 @@ def test_ours_name_known_methods_at_every_scale(experiment) -> None:
         for cell in cells:
             if "method" in cell and cell["method"] != GCN:
                 METHODS[cell["method"]].check(cell["method"], budget_of(cell))
-
-
-def test_chosen_settings_are_used_and_own_ones_come_on_top() -> None:
-    cell = {"method": "caribou-edp", "dataset": "cora", "epsilon": 4, "chosen": True}
-    stored = settings_of(cell)
-    assert stored, "the stored settings differ from the defaults here"
-    name = next(iter(stored))
-    assert settings_of({**cell, "settings": {name: "mine"}}) == {**stored, name: "mine"}
-    assert settings_of({**cell, "chosen": False}) == {}
 
 
 def test_the_stored_entries_are_settings_of_their_methods() -> None:

@@ -12,18 +12,13 @@ from reproduction.real_epsilon import (
     BUDGET,
     DECLARED,
     RealGraph,
-    epsilon,
-    gaussians,
     measured_methods,
     paid_by,
     some_nodes,
 )
 
 import caribou as cb
-from caribou.privacy.accounting import epsilon_of
-from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Group
-from caribou.privacy.plan import epsilon_at
 
 FILES = {"cora": "cora.npz", "photo": "amazon_photo.npz"}
 DATA = Path(os.environ.get("CARIBOU_DATA", "/nonexistent"))
@@ -51,14 +46,3 @@ def test_no_node_pays_more_than_its_degree_is_promised(name: str, title: str) ->
     assert np.mean([p.real <= p.headline * (1 + 1e-9) for p in covered]) >= 0.999
     assert np.mean(real.graph.degrees <= limit) > 0.998
     assert max(p.share for p in paid) > 0.1, "nothing moved: the worlds are the same"
-
-
-def test_of_two_promises_the_larger_degree_has_the_larger() -> None:
-    """The epsilons of the table are those of the certificate."""
-    graph = cb.datasets.load("csbm:nodes=200", seed=0)
-    method = measured_methods(20)["gap-ndp"]
-    plan = method.plan(graph.sizes(BUDGET.unit), BUDGET)
-    low, high = (epsilon(plan, Group.TRAINING, gaussians(plan.mechanisms, Group.TRAINING, d)) for d in (5, 60))
-    assert low < high
-    assert high == pytest.approx(epsilon_at(plan.mechanisms, BUDGET.delta, 60), rel=2e-3)
-    assert epsilon(plan, Group.OTHERS, 0.5) == pytest.approx(epsilon_of([Gaussian(2.0)], BUDGET.delta), rel=1e-9)

@@ -14,7 +14,6 @@ from reproduction.search import (
     Study,
     Trial,
     append_trial,
-    best_settings,
     held_out,
     read_trials,
     run_trials,
@@ -100,22 +99,3 @@ def test_a_stopped_search_goes_on_where_it_was(tmp_path: Path, monkeypatch: pyte
 
 
 # -- best settings ----------------------------------------------------------------------------------------------------
-
-
-def trial(clip: float, seed: int, accuracy: float | None, error: str = "") -> Trial:
-    return Trial("mlp-dp", "csbm", 8.0, {"clip": clip}, seed, accuracy, 1.0, error=error)
-
-
-def test_the_best_mean_wins_and_the_defaults_win_a_tie() -> None:
-    listed = [trial(0.3, 0, 0.6), trial(0.1, 0, 0.5), trial(0.2, 0, 0.9)]
-    listed += [trial(0.3, 1, 0.6), trial(0.1, 1, 0.9), trial(0.2, 1, 0.1)]
-    best = best_settings(STUDY, listed)
-    assert (best.settings, best.validation_accuracy, best.default_accuracy) == ({"clip": 0.1}, 0.7, 0.6)
-    assert (best.tried, best.seeds, best.version, best.key) == (
-        3,
-        (0, 1),
-        cb.__version__,
-        ("mlp-dp", "csbm", 8.0),
-    )
-    tied = best_settings(STUDY, [trial(0.3, 0, 0.6), trial(0.1, 0, 0.6), trial(0.2, 0, 0.6)])
-    assert tied.settings == {"clip": 0.3}

@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reproduction.collections_of_graphs import load_collection
 from reproduction.tasks import (
     link_figures,
     rows_by_name,
-    training_graphs,
-    transductive_accuracy,
 )
 
 from caribou.datasets import load
@@ -85,22 +82,6 @@ def test_a_logistic_predictor_is_scored_on_the_half_it_was_not_fitted_on(monkeyp
     assert len(fitted) == 2
     plain = scores(LinkPredictor(), rows, hidden.pairs)
     assert found["cosine"]["auc"] == area_under_curve(Scored(plain, hidden.labels == 1))
-
-
-def test_classes_of_test_graphs_do_not_train(monkeypatch: pytest.MonkeyPatch) -> None:
-    collection = load_collection("chain-s:6", seed=1)
-    train, seen = training_graphs(collection, Streams(0)), []
-    original = GraphClassifier.fit
-
-    def watched(self: GraphClassifier, state: Any, groups: Any, labels: np.ndarray) -> GraphClassifier:
-        seen.append(labels.copy())
-        return original(self, state, groups, labels)
-
-    monkeypatch.setattr(GraphClassifier, "fit", watched)
-    rows = np.asarray(collection.graph.features, np.float64)
-    assert transductive_accuracy(rows, collection, train) == {"linear": 1.0, "mlp": 1.0}
-    for labels in seen:
-        assert set(np.flatnonzero(labels >= 0)) == set(train)
 
 
 LINKS = {

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import pytest
-from reproduction.tuned import TunedSettings, nearest_settings, read_settings, settings_of, write_settings
-
-from caribou.errors import InputError
+from reproduction.tuned import TunedSettings, nearest_settings, read_settings, write_settings
 
 GAP = TunedSettings("gap-edp", "cora", 4.0, {"hops": 2, "hidden": [32]}, 0.812, 0.79, 8, (0, 1), "0.1.0")
 INF = TunedSettings("gap-inf", "cora", math.inf, {}, 0.9, 0.9, 8, (0,), "0.1.0")
@@ -37,13 +34,3 @@ def test_the_nearest_searched_epsilon(tmp_path: Path) -> None:
     assert nearest_settings("gap-edp", "photo", 4.0, file) == TunedSettings("gap-edp", "photo", 4.0)  # not searched
     for epsilon in (1, math.inf):
         assert nearest_settings("mlp", "cora", epsilon, file) == mlp, "what spends nothing has one entry"
-
-
-def test_a_cell_names_whose_settings_it_has() -> None:
-    cell = {"method": "caribou-edp", "dataset": "photo:connected", "chosen": "authors-mean"}
-    assert settings_of(cell, 4.0).settings["contraction"] <= 1
-    assert settings_of({**cell, "chosen": True}, 4.0) == nearest_settings("caribou-edp", "photo", 4.0)
-    with pytest.raises(InputError, match="chosen must have settings for gap-edp on cora at 4"):
-        settings_of({"method": "gap-edp", "dataset": "cora", "chosen": "authors-top"}, 4.0)
-    with pytest.raises(InputError, match="chosen must be true or one of authors-top"):
-        settings_of({**cell, "chosen": "mine"}, 4.0)

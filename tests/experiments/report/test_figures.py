@@ -7,7 +7,6 @@ import math
 
 from caribou.experiments.report.figures import curves, styles
 from caribou.experiments.report.summary import Mean
-from caribou.pages.pictures import GROUND
 
 
 def test_lines_of_one_figure_differ() -> None:
@@ -15,14 +14,6 @@ def test_lines_of_one_figure_differ() -> None:
     for group in (labels, ["linear", "caribou, exact", "caribou, the paper's formula"]):
         looks = styles(group)
         assert len({(look["color"], look["marker"], look["linestyle"]) for look in looks.values()}) == len(group)
-
-
-def test_a_published_line_has_the_colour_of_its_method_and_hollow_markers() -> None:
-    looks = styles(["gap-edp", "gap-edp, paper", "mlp"])
-    ours, theirs = looks["gap-edp"], looks["gap-edp, paper"]
-    assert ours["color"] == theirs["color"]
-    assert (theirs["markerfacecolor"], theirs["linestyle"]) == (GROUND, "--")
-    assert ours["linestyle"] != "--"
 
 
 def test_the_data_of_curves_are_what_is_drawn() -> None:

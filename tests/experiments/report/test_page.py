@@ -102,13 +102,6 @@ def test_an_item_is_made_of_the_cells_of_its_scale_and_says_what_is_left_out(wor
     assert "1 records are of cells that this scale does not have" in page_module.render([part], [], "laptop")
 
 
-def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("keep")
-    with pytest.raises(InputError, match="out must be a new folder or an earlier report"):
-        write_report(tmp_path, [], [], "smoke")
-    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
-
-
 def test_an_earlier_report_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "new" / "report"
     write_report(out, [], [], "smoke")

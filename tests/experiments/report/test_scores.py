@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from caribou.experiments.records import OK, Record
-from caribou.experiments.report.blocks import BEST, NOT_RUN, SECOND, Entry, Table
-from caribou.experiments.report.items import general_blocks
+from caribou.experiments.report.blocks import BEST, NOT_RUN, SECOND, Entry
 from caribou.experiments.report.scores import (
-    ACCURACY,
-    AUC,
     epsilon_curves,
     score_table,
 )
-from caribou.experiments.report.summary import Mean, grouped
+from caribou.experiments.report.summary import grouped
 
 
 def fitted(method: str, dataset: str, epsilon: object, seed: int, accuracy: float, **measures: object) -> Record:
@@ -66,28 +63,7 @@ def test_published_figures_and_titles_of_data_sets() -> None:
     assert score_table("t", "T", RECORDS, means, dataset_title=str.upper).head == ("method", "CORA", "PUBMED")
 
 
-def test_scores_have_their_unit() -> None:
-    assert ACCURACY.text(Mean(0.5, 0.01, 3)) == "50.0 ± 1.0"
-    assert AUC.text(Mean(0.5, 0.01, 3)) == "0.500 ± 0.010"
-    assert (ACCURACY.published(12.345), AUC.published(0.5), AUC.published(None)) == ("12.3", "0.500", "")
-
-
 def test_curves_over_epsilon_need_a_finite_one() -> None:
     (figure,) = epsilon_curves("c", RECORDS)
     assert "votes-edp 1: 81, 8: 86" in figure.alternative  # type: ignore[union-attr]
     assert epsilon_curves("c", [r for r in RECORDS if r.cell["epsilon"] == "inf"]) == []
-
-
-def test_a_metric_of_the_test_nodes_as_a_column() -> None:
-    """Records that hold it are shown by it; older ones, which do not, by accuracy."""
-    cell = {"method": "mlp", "dataset": "cora", "epsilon": 4, "kind": "train"}
-    records = [
-        Record("own", {**cell, "seed": s}, "ok", {"test_accuracy": 0.9, "test_metrics": {"macro_f1": 0.25}})
-        for s in (0, 1)
-    ]
-    table = general_blocks("own", records, "macro_f1")[0]
-    assert isinstance(table, Table)
-    assert table.title == "Macro F1"
-    assert table.groups[0][1][0][1].text == "0.250"
-    old = [Record("own", r.cell, "ok", {"test_accuracy": 0.9}) for r in records]
-    assert general_blocks("own", old, "macro_f1")[0].title == "Accuracy"

@@ -9,15 +9,12 @@ import pytest
 from caribou.experiments.records import FAILED, OK, Record
 from caribou.experiments.report.summary import (
     Mean,
-    axis,
     budget_words,
-    figure_of,
     grouped,
     mean_of,
     seed_words,
     seeds_of,
     successes,
-    value_of,
     values_by,
 )
 
@@ -58,21 +55,6 @@ def test_groups_are_by_axes_and_settings_and_leave_out_what_is_no_figure() -> No
     assert grouped(records, "hops", measure="nothing") == {}
 
 
-def test_axes_have_numbers_in_order_and_then_words_as_they_came() -> None:
-    records = [record(0, 0.5, epsilon=e) for e in (8, "inf", 1, 8, 2.5, "chosen")]
-    assert axis(records, "epsilon") == [1, 2.5, 8, "inf", "chosen"]
-    assert axis(records, "nothing") == []
-    assert value_of({"hops": 1, "settings": {"hops": 2, "clip": 3}}, "hops") == 1
-    assert value_of({"settings": {"clip": 3}}, "clip") == 3
-
-
 def test_of_equal_cells_the_last_counts_and_failures_are_none() -> None:
     records = [record(0, 0.5), record(1, 0.6, FAILED), record(0, 0.8)]
     assert [r.measures["test_accuracy"] for r in successes(records)] == [0.8]
-
-
-def test_figures_inside_others_have_a_path() -> None:
-    measures = {"tpr": {"0.01": 0.2}, "auc": 0.7}
-    assert figure_of(measures, "tpr/0.01") == 0.2
-    assert figure_of(measures, "auc/0.01") is None
-    assert figure_of(measures, "tpr/0.1") is None
