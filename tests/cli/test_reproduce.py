@@ -12,8 +12,6 @@ from caribou.experiments import runner
 from caribou.experiments.records import FAILED, OK, Record, read
 from cli_support import caribou
 
-PAPER = Path(__file__).parents[2] / "reproduction"
-
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,8 +47,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "caribou-edp": {},
     "caribou-ndp": {"graph_share": 0.5},
     "votes-edp": {"max_rounds": 1},
-    "votes-ndp": {"declared_degree": 20, "votes": {"receivers_per_sender": 10, "share": 0.3}},
-    "gap-edp": {},
     "dpdgc-edp": {},
     "mlp": {},
     "mlp-dp": {},
@@ -228,7 +226,7 @@ def test_a_node_level_release_leaves_without_the_predictions_of_its_nodes(fitted
 def test_embeddings_are_the_last_state_or_an_error(fitted: Callable[[str], Model]) -> None:
     for name in ("caribou-edp", "caribou-inf", "caribou-ndp"):
         assert np.array_equal(fitted(name).embeddings, fitted(name).released["state"])
-    for name in ("votes-edp", "votes-ndp", "mlp-dp", "mlp"):
+    for name in ("votes-edp", "mlp-dp", "mlp"):
         with pytest.raises(InputError, match=f"method must release embeddings .* got {name}"):
             _ = fitted(name).embeddings
 
@@ -415,7 +413,7 @@ HABITS = {
 }
 
 
-@pytest.mark.parametrize("model", [cb.Votes(EDGE), cb.Caribou(NODE), Model("mlp-dp", NODE)], ids=str)
+@pytest.mark.parametrize("model", [cb.Votes(EDGE), Model("mlp-dp", NODE)], ids=str)
 @pytest.mark.filterwarnings("ignore")
 def test_checks_of_scikit_learn_pass_where_they_mean_something(model: Model) -> None:
     """The others fit rows X and labels y, of which one may be left out; the habits that they test are tested on a graph below."""

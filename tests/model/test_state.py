@@ -32,11 +32,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "votes-edp": ("votes-edp", {}),
     "votes-ndp": ("votes-ndp", {"declared_degree": 20, "votes": PLAN}),
     "mlp-dp": ("mlp-dp", {"random_features": 20}),
-    "mlp-dp, network": ("mlp-dp", {"hidden": 8}),
     "mlp": ("mlp", {}),
     "sage-inf": ("sage-inf", {"epochs": 10}),
-    "gap-edp": ("gap-edp", {}),
-    "progap-ndp": ("progap-ndp", {}),
     "dpdgc-edp": ("dpdgc-edp", {}),
 }
 every_case = pytest.mark.parametrize("case", list(CASES))

@@ -137,7 +137,8 @@ def test_a_saved_encoder_is_refused_for_another_graph_with_rows_that_it_was_fitt
         model.release(seen)
 
 
-@pytest.mark.parametrize("name", ["caribou", "gap", "lpgnet"])
+@pytest.mark.usefixtures("quick_encoder")
+@pytest.mark.parametrize("name", ["caribou", "lpgnet"])
 def test_an_encoder_serves_every_method_that_has_one(name: str) -> None:
     """Beside votes and mlp: its probabilities are what the method starts from, on another graph, too."""
     other = cb.datasets.load("csbm:nodes=90,signal=2", seed=5)

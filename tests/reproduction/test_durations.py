@@ -1,3 +1,0 @@
-"""How long cells will take is what cells of their kind took."""
-
-from __future__ import annotations
