@@ -75,14 +75,6 @@ def below_one(**field: Any) -> float:
     return _number(field, "in [0, 1)", lambda x: 0 <= x < 1)
 
 
-def boolean(**field: Any) -> bool:
-    """True or False."""
-    name, value = _single(field)
-    if not isinstance(value, bool):
-        raise InputError.of(name, "be true or false", value)
-    return value
-
-
 def integer(*, at_least: int, **field: Any) -> int:
     """A whole number >= ``at_least`` (and below 2^53, so that it is exact as a float)."""
     name, value = _single(field)

@@ -181,11 +181,12 @@ def _regular_file(argument: str, path: str | os.PathLike[str]) -> Path:
 
 def _check_arguments(file: Path, ending: str, nodes: object, titles: Titles, rules: ColumnRules | None) -> None:
     """Arguments that a format does not know are refused: a column name without effect would be misleading."""
-    if nodes is not None and ending not in ENDINGS:
+    if ending in ENDINGS:
+        return
+    if nodes is not None:
         raise InputError(f"nodes goes with an edge table ({', '.join(ENDINGS)}) only, got {file.name}")
-    if rules is not None and rules != ColumnRules() and ending not in ENDINGS:
+    if rules is not None and rules != ColumnRules():
         raise InputError(f"column rules must go with tables, got {file.name} ({' '.join(rules.flags())})")
-    allowed = {"id", "label", "split", "source", "target"} if ending in ENDINGS else set()
-    for role in ("id", "label", "split", "source", "target"):
-        if getattr(titles, role) is not None and role not in allowed:
-            raise InputError(f"{role}_column has no meaning for a {ending} file, got {getattr(titles, role)!r}")
+    for role, title in vars(titles).items():
+        if title is not None:
+            raise InputError(f"{role}_column has no meaning for a {ending} file, got {title!r}")

@@ -224,16 +224,13 @@ def cap_degrees(adjacency: sp.csr_array, cap: int, sampling: np.random.Generator
     return (half + half.T).tocsr()
 
 
-def first_of_each_row(
-    rows: np.ndarray, columns: np.ndarray, cap: int, key: int, *, directed: bool = False
-) -> np.ndarray:
+def first_of_each_row(rows: np.ndarray, columns: np.ndarray, cap: int, key: int) -> np.ndarray:
     """Which entries are among the ``cap`` first of their row, in the public order of pairs by `pair_hash`. [entries], bool
 
-    The order of a pair does not depend on which other pairs there are, nor, unless ``directed``, on which end asks. The one home
-    of the degree cap: in memory, in row blocks on disk, and for the receivers that a sender chooses.
+    The order of a pair does not depend on which other pairs there are, nor on which end asks. The one home of the degree cap, in
+    memory and in row blocks on disk.
     """
-    ends = (rows, columns) if directed else (np.minimum(rows, columns), np.maximum(rows, columns))
-    order = np.lexsort((columns, pair_hash(key, *ends), rows))
+    order = np.lexsort((columns, pair_hash(key, np.minimum(rows, columns), np.maximum(rows, columns)), rows))
     ordered = rows[order]
     first = np.searchsorted(ordered, ordered)
     kept = np.empty(len(rows), dtype=bool)
