@@ -1,4 +1,4 @@
-"""Private training: the noise against its claim, determinism, optimisers, samples, and what is refused."""
+"""Private training: the noise against its claim, determinism, optimisers, and what is refused."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from caribou.mechanisms.noisy_descent import (
     Optimizer,
     average_noise_variance,
     noisy_gradient_descent,
-    poisson_samples,
     train_privately,
 )
-from caribou.privacy.allocation import AllocatedPart, Part
 from descent_support import C, D, N, data, full_batch, mlp, vector
 
 
@@ -60,10 +58,9 @@ def test_draws_equal_steps(steps: int) -> None:
     schedule = Descent(steps=steps, clip=0.3, step_size=0.1)
     noisy_gradient_descent(x, y, classes=C, schedule=schedule, calibrated=full_batch(steps, 1.0), noise=noise)
     assert noise.draws == steps
-    for probability in (1.0, 0.2):
-        noise = NoiseSource.seeded(0)
-        fit(mlp(), steps, probability=probability, noise=noise)
-        assert noise.draws == steps
+    noise = NoiseSource.seeded(0)
+    fit(mlp(), steps, noise=noise)
+    assert noise.draws == steps
 
 
 def test_without_privacy_nothing_is_drawn_and_with_no_share_nothing_runs() -> None:
@@ -80,7 +77,6 @@ def fit(
     module: nn.Module,
     steps: int,
     *,
-    probability: float = 1.0,
     multiplier: float = 1.0,
     optimizer: Optimizer | None = None,
     noise: NoiseSource,
@@ -93,9 +89,9 @@ def fit(
         features if x is None else x,
         labels if y is None else y,
         clip=0.5,
-        divisor=probability * N,
+        divisor=N,
         optimizer=optimizer or Optimizer(0.1),
-        calibrated=AllocatedPart(Part("training", steps, probability), multiplier),
+        calibrated=full_batch(steps, multiplier),
         noise=noise,
     )
 
@@ -119,7 +115,7 @@ def test_optimizers_agree_with_torch(rule: str) -> None:
 
 
 def test_noise_does_not_depend_on_the_model_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changing the initial weights leaves noise and samples bit-identical, and the reverse."""
+    """Changing the initial weights leaves the noise bit-identical, and the reverse."""
     drawn: list[np.ndarray] = []
     original = NoiseSource.gaussian
 
@@ -129,7 +125,7 @@ def test_noise_does_not_depend_on_the_model_seed(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(NoiseSource, "gaussian", spy)
     for seed in (0, 1):
-        fit(mlp(seed), 4, probability=0.5, noise=NoiseSource.seeded(9))
+        fit(mlp(seed), 4, noise=NoiseSource.seeded(9))
     assert all(np.array_equal(a, b) for a, b in zip(drawn[:4], drawn[4:], strict=True))
 
 
@@ -141,30 +137,11 @@ def test_iterates_are_averaged() -> None:
     assert np.allclose(averaged, np.mean(partial, axis=0))
 
 
-def test_poisson_samples_have_the_right_rate_and_come_from_the_secret_source() -> None:
-    batches = list(poisson_samples(1000, 200, 0.3, NoiseSource.seeded(0)))
-    sizes = np.array([len(b) for b in batches])
-    assert abs(sizes.mean() - 300) < 6 * math.sqrt(1000 * 0.21 / 200)
-    assert sizes.std() == pytest.approx(math.sqrt(1000 * 0.21), rel=0.25)  # binomial, not a fixed size
-    taken = np.bincount(np.concatenate(batches), minlength=1000)
-    assert abs(taken - 60).max() < 6 * math.sqrt(200 * 0.21)
-    again = list(poisson_samples(1000, 200, 0.3, NoiseSource.seeded(1)))
-    assert not np.array_equal(batches[0], again[0])
-
-
-def test_empty_samples_are_steps_of_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    noise = NoiseSource.seeded(0)
-    trained = fit(mlp(), 6, probability=1e-6, noise=noise)
-    assert noise.draws == 6
-    assert np.isfinite(vector(trained)).all()
-    assert not np.array_equal(vector(trained), vector(mlp()))
-
-
-def test_the_divisor_is_not_the_sampled_size() -> None:
-    """Every sampled size enters the sum, none the divisor: doubling the divisor halves every step exactly."""
+def test_the_divisor_is_declared() -> None:
+    """The number of rows enters the sum, not the divisor: doubling the divisor halves every step exactly."""
     x, y = data()
     kwargs = {"clip": 0.5, "optimizer": Optimizer(0.1, decay=0.0), "noise": NoiseSource.seeded(3)}
-    part = AllocatedPart(Part("training", 1, 0.4), 1.0)
+    part = full_batch(1, 1.0)
     start = vector(mlp())
     one = vector(train_privately(mlp(), x, y, divisor=10, calibrated=part, **kwargs)) - start
     kwargs["noise"] = NoiseSource.seeded(3)
@@ -224,8 +201,7 @@ def test_bad_arguments() -> None:
     descent = {"classes": C, "schedule": Descent(steps=3, clip=0.3, step_size=0.1), "noise": noise}
     good = {"labels": y, "calibrated": full_batch(3, 1.0)}
     for change, message in (
-        ({"calibrated": full_batch(4, 1.0)}, "must be 3 full-batch steps"),
-        ({"calibrated": AllocatedPart(Part("training", 3, 0.5), 1.0)}, "must be 3 full-batch steps"),
+        ({"calibrated": full_batch(4, 1.0)}, "must be 3 steps"),
         ({"labels": y - 1}, f"labels must be classes 0 to {C - 1}, got -1 to"),
         ({"labels": y[1:]}, r"labels must be one whole number per row \(30\)"),
         ({"labels": y.astype(float)}, "labels must be one whole number per row"),

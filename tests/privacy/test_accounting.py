@@ -7,7 +7,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
@@ -15,7 +15,6 @@ from caribou.errors import InputError
 from caribou.privacy import accounting
 from caribou.privacy.accounting import (
     ACCOUNTING,
-    accounting_of,
     at_unit,
     attack_rate,
     best_rdp_order,
@@ -32,14 +31,12 @@ from caribou.privacy.accounting import (
     pure_gdp_mu,
     pure_pld_epsilon,
     randomized_response_epsilon,
-    rdp_conversion,
     rdp_epsilon_of,
     rdp_noise_multiplier,
-    subsampled_rdp,
 )
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import schema
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel
 from caribou.privacy.sensitivity import convergence_factor
 
 epsilons = st.floats(0.05, 40)
@@ -145,15 +142,18 @@ def test_pld_of_a_gaussian_equals_the_closed_form(multiplier: float) -> None:
     assert several == pytest.approx(exact, abs=1e-3)
 
 
-def test_pld_of_the_whole_pipeline_equals_prv_accountant() -> None:
-    from prv_accountant import GaussianMechanism, PoissonSubsampledGaussianMechanism, PRVAccountant
+def test_pld_of_a_mixture_equals_prv_accountant() -> None:
+    """Two libraries, two algorithms: dp-accounting's PLD and Microsoft's PRV accountant."""
+    from prv_accountant import GaussianMechanism, PRVAccountant, PureDPMechanism
 
-    sgd = PoissonSubsampledGaussianMechanism(noise_multiplier=1.2, sampling_probability=0.05)
     prv = PRVAccountant(
-        prvs=[sgd, GaussianMechanism(2.5)], max_self_compositions=[60, 1], eps_error=5e-4, delta_error=1e-10
+        prvs=[PureDPMechanism(0.1), GaussianMechanism(2.5)],
+        max_self_compositions=[20, 1],
+        eps_error=5e-4,
+        delta_error=1e-10,
     )
-    low, _, high = prv.compute_epsilon(1e-5, [60, 1])
-    ours = epsilon_of([SubsampledGaussian(1.2, 0.05, 20), Gaussian(2.5), SubsampledGaussian(1.2, 0.05, 40)], 1e-5)
+    low, _, high = prv.compute_epsilon(1e-5, [20, 1])
+    ours = epsilon_of([Gaussian(2.5), *[EpsilonDelta(0.1)] * 20], 1e-5)
     assert low - 1e-3 <= ours <= high + 1e-3
 
 
@@ -169,7 +169,7 @@ def test_the_grid_is_fine_enough_and_errs_upwards(events: list) -> None:
     "events",
     [
         [Gaussian(1.0)],
-        [Gaussian(2.0, 5), SubsampledGaussian(1.0, 0.1, 50)],
+        [Gaussian(2.0, 5), Laplace(20.0, 50)],
         [Laplace(1.5, 3), Gaussian(2.0)],
         [EpsilonDelta(0.7), Gaussian(2.0)],
     ],
@@ -202,17 +202,6 @@ def test_epsilon_of_gaussians_is_monotone_in_every_argument(
     assert epsilon_of([Gaussian(multiplier, count), Gaussian(10.0)], delta) >= here
 
 
-@settings(max_examples=5, deadline=None)
-@given(multiplier=st.floats(0.7, 4), probability=st.floats(0.01, 0.3), steps=st.integers(1, 60))
-def test_epsilon_of_subsampled_gaussians_is_monotone(multiplier: float, probability: float, steps: int) -> None:
-    here = epsilon_of([SubsampledGaussian(multiplier, probability, steps)], 1e-5)
-    slack = 1e-3
-    assert epsilon_of([SubsampledGaussian(multiplier * 1.2, probability, steps)], 1e-5) <= here + slack
-    assert epsilon_of([SubsampledGaussian(multiplier, probability * 1.2, steps)], 1e-5) >= here - slack
-    assert epsilon_of([SubsampledGaussian(multiplier, probability, steps + 10)], 1e-5) >= here - slack
-    assert here <= epsilon_of([Gaussian(multiplier, steps)], 1e-5) + slack
-
-
 def test_randomized_response() -> None:
     p = math.e / (1 + math.e)
     assert randomized_response_epsilon(keep_one=p, make_one=1 - p) == pytest.approx(1.0)
@@ -242,30 +231,21 @@ def _normal(mean: float, std: float) -> np.ndarray:
     return np.exp(-(((GRID - mean) / std) ** 2) / 2) / (std * math.sqrt(2 * math.pi))
 
 
-def _sampled(mean: float) -> np.ndarray:
-    return 0.7 * _normal(0, 2) + 0.3 * _normal(mean, 2)
-
-
 @pytest.mark.parametrize(
-    ("event", "first", "last", "tight"),
+    ("event", "first", "last"),
     [
-        (Gaussian(2.0), _normal(-1, 2), _normal(1, 2), True),
-        (Laplace(2.0), np.exp(-abs(GRID + 1) / 2) / 4, np.exp(-abs(GRID - 1) / 2) / 4, True),
-        # in and out of a sample: the row of a person is there, not there, and there with another value
-        (SubsampledGaussian(2.0, 0.3, 1), _sampled(-1), _sampled(1), False),
+        (Gaussian(2.0), _normal(-1, 2), _normal(1, 2)),
+        (Laplace(2.0), np.exp(-abs(GRID + 1) / 2) / 4, np.exp(-abs(GRID - 1) / 2) / 4),
     ],
-    ids=["gaussian", "laplace", "subsampled"],
+    ids=["gaussian", "laplace"],
 )
-def test_no_pair_two_steps_apart_exceeds_the_bound(
-    event: Event, first: np.ndarray, last: np.ndarray, tight: bool
-) -> None:
+def test_no_pair_two_steps_apart_exceeds_the_bound(event: Event, first: np.ndarray, last: np.ndarray) -> None:
     """Hockey-stick divergence of the worst pair, against epsilon at that delta; half the steps would be refuted."""
     for epsilon in (0.2, 0.5, 0.8):
         reached = float(np.clip(first - math.exp(epsilon) * last, 0, None).sum() * (GRID[1] - GRID[0]))
         bound = epsilon_of(group_of_two([event]), reached)
-        assert bound >= epsilon - 1e-3
-        assert not tight or bound == pytest.approx(epsilon, abs=2e-3)
-        assert not tight or epsilon_of([event], reached) < epsilon - 0.1
+        assert epsilon - 1e-3 <= bound <= epsilon + 2e-3
+        assert epsilon_of([event], reached) < epsilon - 0.1
 
 
 def test_two_steps_of_an_epsilon_and_a_delta_are_reached_by_one_event() -> None:
@@ -306,17 +286,21 @@ def test_every_kind_of_event_has_a_row() -> None:
     assert {kind.__name__ for kind in get_args(Event)} <= set(schema()["$defs"])
 
 
-EXAMPLES = [Gaussian(1.5, 3), SubsampledGaussian(1.2, 0.1, 20), Laplace(2.0, 2), EpsilonDelta(0.5)]
+EXAMPLES = [Gaussian(1.5, 3), Laplace(2.0, 2), EpsilonDelta(0.5)]
 
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: type(event).__name__)
 def test_events_say_the_same_as_those_of_dp_accounting(event: Event) -> None:
-    """Our record through our table, and the event that it is translated to through dp-accounting's own accountants."""
+    """Our record through our table, and the event that says the same through dp-accounting's own accountants."""
+    import dp_accounting as dpa
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant
 
-    same = accounting_of(event).dp_event(event)
-    assert same is not None
+    same = {
+        Gaussian: (dpa.GaussianDpEvent(1.5), 3),
+        Laplace: (dpa.LaplaceDpEvent(2.0), 2),
+        EpsilonDelta: (dpa.ZCDpEvent(0.5**2 / 2), 1),
+    }[type(event)]
     theirs = RdpAccountant(accounting.RDP_ORDERS).compose(*same).get_epsilon(1e-6)
     ours = rdp_epsilon_of([event], 1e-6)
     if isinstance(event, EpsilonDelta):  # zCDP, all that theirs can say of a pure epsilon, is looser and has no losses
@@ -369,28 +353,6 @@ def test_every_pure_mechanism_has_this_gdp_parameter_and_no_smaller_one(epsilon:
 def test_gdp_parameter_of_no_mechanism_and_of_all() -> None:
     assert pure_gdp_mu(0.0) == 0
     assert pure_gdp_mu(701.0) == math.inf
-
-
-@pytest.mark.parametrize("order", [2, 48, 185])
-@pytest.mark.parametrize("event", [SubsampledGaussian(1.1, 0.01, 100), SubsampledGaussian(4.0, 0.3, 20)])
-def test_renyi_bound_on_poisson_samples_equals_dp_accounting(event: SubsampledGaussian, order: int) -> None:
-    from dp_accounting import rdp
-
-    accountant = rdp.RdpAccountant([float(order)])
-    accountant.compose(*accounting_of(event).dp_event(event))
-    delta = 1e-12
-    theirs = accountant.get_epsilon(delta) - rdp_conversion(order=order, delta=delta)
-    ours = subsampled_rdp(event, order)
-    whole = event.steps * order / (2 * event.noise_multiplier**2)
-    assert ours == pytest.approx(min(theirs, whole), rel=1e-6, abs=1e-9 * event.steps)
-    assert ours >= min(theirs, whole) * (1 - 1e-12)
-
-
-def test_renyi_bound_on_poisson_samples_is_never_more_than_without_samples() -> None:
-    whole = SubsampledGaussian(2.0, 1.0, 3)
-    assert subsampled_rdp(whole, 5) == 3 * 5 / 8
-    assert subsampled_rdp(SubsampledGaussian(2.0, 0.01, 3), 10_001) == 3 * 10_001 / 8
-    assert 0 < subsampled_rdp(SubsampledGaussian(2.0, 1e-9, 3), 2) < 1e-8
 
 
 @pytest.mark.parametrize("steps", [1, 2])

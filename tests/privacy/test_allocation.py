@@ -11,7 +11,7 @@ from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.allocation import AllocatedPart, Part
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.events import Gaussian, NonPrivate, SubsampledGaussian, gaussian_mu
+from caribou.privacy.events import Gaussian, NonPrivate, gaussian_mu
 
 
 @given(mu=st.floats(0.01, 20), steps=st.integers(1, 1000))
@@ -34,7 +34,6 @@ def test_shares_of_mu_squared_compose_to_the_budget() -> None:
 
 def test_events() -> None:
     assert AllocatedPart(Part("training", 40), 2.0).event == Gaussian(2.0, 40)
-    assert AllocatedPart(Part("training", 40, 0.5), 2.0).event == SubsampledGaussian(2.0, 0.5, 40)
     assert AllocatedPart(Part("training", 40), 0.0).event == NonPrivate()
 
 
@@ -48,7 +47,3 @@ def test_a_wider_sum_gets_more_noise() -> None:
 def test_what_a_part_cannot_be() -> None:
     with pytest.raises(InputError, match="steps must be a whole number >= 1, got 0"):
         Part("training", 0)
-    with pytest.raises(InputError, match=r"sampling_probability must be in \(0, 1\], got 0"):
-        Part("training", 1, 0.0)
-    with pytest.raises(InputError, match="must be full batch to have an exact mu"):
-        Part("training", 10, 0.5).noise_multiplier(1.0)

@@ -18,7 +18,6 @@ from caribou.privacy.events import (
     Laplace,
     NonPrivate,
     Parallel,
-    SubsampledGaussian,
     choices,
     event_from_dict,
     event_to_dict,
@@ -45,7 +44,6 @@ def test_parallel_events() -> None:
 
 EVENTS = st.one_of(
     st.builds(Gaussian, st.floats(1e-3, 1e3), st.integers(1, 100)),
-    st.builds(SubsampledGaussian, st.floats(1e-3, 1e3), st.floats(1e-3, 1), st.integers(1, 100)),
     st.builds(Laplace, st.floats(1e-3, 1e3), st.integers(1, 100)),
     st.builds(EpsilonDelta, st.floats(0, 100), st.floats(0, 1)),
     st.just(NonPrivate()),
@@ -73,15 +71,11 @@ def test_mu_of_gaussians_adds_up_in_squares(events: list[Gaussian]) -> None:
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"kind": "cauchy"}, "event kind must be one of gaussian, subsampled_gaussian, .* got 'cauchy'"),
+        ({"kind": "cauchy"}, "event kind must be one of gaussian, laplace, .* got 'cauchy'"),
         ({"kind": "gaussian", "sigma": 1.0}, r"event must have count, kind, noise_multiplier, got \['kind', 'sigma'\]"),
         (
             {"kind": "gaussian", "noise_multiplier": 0, "count": 1},
             "noise_multiplier must be a finite number > 0, got 0",
-        ),
-        (
-            {"kind": "subsampled_gaussian", "noise_multiplier": 1.0, "sampling_probability": 0, "steps": 1},
-            "sampling_probability must be a finite number > 0, got 0",
         ),
         ({"kind": "epsilon_delta", "epsilon": 1, "delta": 2}, r"delta must be in \[0, 1\], got 2"),
     ],

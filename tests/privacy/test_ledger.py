@@ -15,7 +15,7 @@ import pytest
 from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.privacy import accounting
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, SubsampledGaussian
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate
 from caribou.privacy.ledger import Charge, EntryNote, Fingerprint, Ledger
 from caribou.privacy.periods import Period
 from ledger_support import NOON, pure, start
@@ -197,7 +197,6 @@ class TestRealAccountant:
     def test_all_kinds_of_events_are_kept_as_they_are(self, path: Path) -> None:
         events = (
             Gaussian(noise_multiplier=2.5, count=3),
-            SubsampledGaussian(noise_multiplier=1.1, sampling_probability=0.01, steps=20),
             Laplace(noise_multiplier=10.0),
             EpsilonDelta(0.25, 1e-7),
         )
@@ -229,7 +228,7 @@ class TestChosenOneAfterTheOther:
                 ledger.require("survey", "edge", [event(left * 1.001)])
 
     def test_first_release_may_cost_the_whole_budget_after_free_ones(self, path: Path) -> None:
-        events = [Gaussian(3.0), EpsilonDelta(0.5), SubsampledGaussian(2.0, 0.05, 50)]
+        events = [Gaussian(3.0), EpsilonDelta(0.5), Laplace(20.0, 5)]
         ledger = Ledger(path)
         ledger.set_budget("survey", Budget(accounting.epsilon_of(events, DEFAULT_DELTA)))
         ledger.charge("survey", "edge", [], description="public features only")
@@ -406,7 +405,6 @@ class TestNumbers:
             Gaussian(5e-324),
             Gaussian(1.0, 2**52),
             Laplace(1e-300),
-            SubsampledGaussian(1e-5, 0.1, 20),
         ],
         ids=repr,
     )

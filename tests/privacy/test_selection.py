@@ -10,7 +10,7 @@ from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, rdp_at, rdp_epsilon_of
 from caribou.privacy.budget import SMALLEST_EPSILON, Budget
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, SubsampledGaussian
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace
 from caribou.privacy.selection import RandomTrials, plan_selection, selection_epsilon
 
 DELTA = 1e-5
@@ -66,7 +66,7 @@ def test_renyi_bounds_agree_with_dp_accounting() -> None:
     for order in (1.5, 4.0, 64.0):
         assert 0 < rdp_at([EpsilonDelta(1.0)], order) <= min(1.0, order / 2)
     with pytest.raises(InputError, match="event must be"):
-        rdp_at([SubsampledGaussian(1.0, 0.1, 10)], 2.0)
+        rdp_at([EpsilonDelta(1.0, 1e-6)], 2.0)
 
 
 def gaussian_cost(epsilon: float) -> list[list[Event]]:

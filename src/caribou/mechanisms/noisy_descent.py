@@ -1,11 +1,9 @@
 """Private training: clip the gradient of each example, add them up, add noise once per step.
 
-There are two ways to spend a budget. *Full batch*: T Gaussian mechanisms, which compose exactly (mu^2 = T / z^2). *Poisson
-samples* (DP-SGD): each example joins each step with probability p, by private randomness. In both, the sum of clipped gradients
+Every step takes all examples: T Gaussian mechanisms, which compose exactly (mu^2 = T / z^2). The sum of clipped gradients
 (`caribou.mechanisms.clipped_gradients`) moves by at most ``clip`` in L2 when one example is added or removed, the noise has
 std = clip x noise_multiplier, and everything after it (momentum, Adam, averaging, shrinkage) is post-processing. Divisors are
-declared constants: the number of examples that were sampled is data. Batch statistics would tie examples together and are
-refused.
+declared constants: the number of examples is data. Batch statistics would tie examples together and are refused.
 
 The linear model works in NumPy on `Rows`, which keep sparse features sparse; modules work in torch.
 """
@@ -29,7 +27,6 @@ from caribou.mechanisms.clipped_gradients import (
     clipped_gradient_sum,
     linear_clipped_sum,
     refuse_batch_statistics,
-    take_rows,
 )
 from caribou.mechanisms.clipped_sum import ClippedSum, running_multiplier
 from caribou.mechanisms.noise_source import NoiseSource
@@ -82,7 +79,7 @@ def noisy_gradient_descent(
         labels: y, [n], in 0 .. C - 1.
         classes: C.
         schedule: steps, clip c, step size and momentum.
-        calibrated: as many full-batch steps as the schedule has, with their noise multiplier z.
+        calibrated: as many steps as the schedule has, with their noise multiplier z.
         noise: where the noise comes from.
         max_rows: a public bound on the number of examples (`row_count_bound`).
         sensitivity_multiple: by how many clips the protected unit moves G (from a theorem), at least 1; more if the unit is
@@ -107,8 +104,8 @@ def noisy_gradient_descent(
     n, d = rows.shape
     y = _checked_labels(labels, n, classes)
     T = schedule.steps
-    if calibrated.part.steps != T or calibrated.part.sampling_probability != 1:
-        raise InputError(f"part {calibrated.part.name!r} must be {T} full-batch steps, got {calibrated.part}")
+    if calibrated.part.steps != T:
+        raise InputError(f"part {calibrated.part.name!r} must be {T} steps, got {calibrated.part}")
     clipped = ClippedSum.of(
         calibrated,
         clip=schedule.clip,
@@ -202,29 +199,28 @@ def train_privately(
     noise: NoiseSource,
     max_rows: int | None = None,
 ) -> nn.Module:
-    """Fit a classifier by noisy gradient descent on the cross-entropy, full batch or on Poisson samples (DP-SGD).
+    """Fit a classifier by noisy gradient descent on the cross-entropy of all examples.
 
     Args:
         module: holds the initial weights (from the public seed) and is not changed.
         x: [n, d], dense; CSR or `Rows` too for chains of ``nn.Linear`` and elementwise activations.
         labels: [n], in 0 .. C - 1.
         clip: bound on the gradient of one example.
-        divisor: a declared constant: the expected batch size p n, or n.
+        divisor: a declared constant: the public number of examples.
         optimizer: how noisy gradients become steps.
-        calibrated: how many steps, with which sampling probability and how much noise.
-        noise: where noise and samples come from.
+        calibrated: how many steps, with how much noise.
+        noise: where the noise comes from.
         max_rows: a public bound on the number of examples (`row_count_bound`).
 
     Returns:
         A trained copy of the module, in double precision.
 
-    Formal guarantee: each step adds N(0, (clip z)^2 I) to a sum that one example, if it was sampled at all, moves by at most
-    ``clip``. The samples are private randomness like the noise and come from the same source (amplification needs that). So the
-    whole sequence of iterates costs the part's event: T Gaussians, or T Poisson-subsampled Gaussians. An empty sample is a step
-    of noise alone. Assumes that no module ties examples together, which is checked for batch normalisation.
+    Formal guarantee: each step adds N(0, (clip z)^2 I) to a sum that one example moves by at most ``clip``. So the whole sequence
+    of iterates costs the part's event: T Gaussians. Assumes that no module ties examples together, which is checked for batch
+    normalisation.
 
     >>> from caribou.privacy.allocation import Part
-    >>> part = AllocatedPart(Part("training", steps=3, sampling_probability=0.5), noise_multiplier=1.0)
+    >>> part = AllocatedPart(Part("training", steps=3), noise_multiplier=1.0)
     >>> trained = train_privately(
     ...     nn.Linear(2, 2), np.eye(2), np.array([0, 1]), clip=1.0, divisor=1.0, optimizer=Optimizer(0.1),
     ...     calibrated=part, noise=NoiseSource.secure())
@@ -240,26 +236,17 @@ def train_privately(
     rows = _double(x)
     y = _checked_labels(labels, rows.shape[0], None)
     size = sum(p.numel() for p in parameters)
-    probability = calibrated.part.sampling_probability
     clipped = ClippedSum.of(calibrated, clip=clip, rows=len(y), entries=size, max_rows=max_rows)
-    sampling = noise if probability == 1 else noise.stream("sampling")
-    batches = poisson_samples(len(y), calibrated.part.steps, probability, sampling)
+    steps = calibrated.part.steps
 
     def gradients() -> Iterator[np.ndarray]:
-        for batch in batches:
+        for _ in range(steps):
             total = np.zeros(size)
-            if len(batch):
-                everything = len(batch) == len(y)
-                parts = clipped_gradient_sum(
-                    model,
-                    rows if everything else take_rows(rows, batch),
-                    y if everything else y[batch],
-                    clipped.bound,
-                )
+            if len(y):
+                parts = clipped_gradient_sum(model, rows, y, clipped.bound)
                 total = torch.cat([part.reshape(-1) for part in parts]).numpy()
             yield clipped.release(total, noise) / divisor
 
-    steps = calibrated.part.steps
     average_after = min(steps - 1, math.floor(optimizer.average_from * steps))
     current = nn.utils.parameters_to_vector(parameters).detach().numpy().copy()
     average = np.zeros(size)
@@ -269,23 +256,6 @@ def train_privately(
             average += current / (steps - average_after)
         _write(parameters, average if step == steps - 1 else current)
     return model
-
-
-def poisson_samples(examples: int, steps: int, probability: float, noise: NoiseSource) -> Iterator[np.ndarray]:
-    """Per step the indices of the examples that take part, each independently with ``probability``; 1 = all of them.
-
-    ``noise``: private randomness, since amplification by sampling holds only while nobody knows who was sampled.
-
-    >>> [len(batch) for batch in poisson_samples(3, 2, 1.0, NoiseSource.secure())]
-    [3, 3]
-    """
-    everyone = np.arange(examples)
-    if probability == 1:
-        for _ in range(steps):
-            yield everyone
-        return
-    for _ in range(steps):
-        yield everyone[noise.bernoulli(examples, probability=probability)]
 
 
 def _write(parameters: list[nn.Parameter], values: np.ndarray) -> None:

@@ -27,7 +27,7 @@ def private_mean(
 
     Args:
         x: [n, d], rows of norm <= 1; longer ones are refused.
-        calibrated: one full-batch release.
+        calibrated: one release.
         noise: where the noise comes from.
         train_size: n, a declared constant.
         max_rows: a public bound on the number of rows (`row_count_bound`).
@@ -41,8 +41,8 @@ def private_mean(
     [0.25, 0.25, 0.25, 0.25]
     """
     multiplier = running_multiplier(calibrated)
-    if calibrated.part.steps != 1 or calibrated.part.sampling_probability != 1:
-        raise InputError(f"part {calibrated.part.name!r} must be one full-batch release, got {calibrated.part}")
+    if calibrated.part.steps != 1:
+        raise InputError(f"part {calibrated.part.name!r} must be one release, got {calibrated.part}")
     norms = row_norms(x)
     if len(norms) and not float(norms.max()) <= 1 + 1e-9:
         raise InputError(f"rows must have norm <= 1, got {float(norms.max())!r}")

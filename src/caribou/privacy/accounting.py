@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
@@ -27,7 +27,6 @@ from caribou.privacy.events import (
     Laplace,
     NonPrivate,
     Parallel,
-    SubsampledGaussian,
     choices,
     gaussian_mu,
 )
@@ -40,7 +39,7 @@ RDP_ORDERS = [1 + x / 10 for x in range(1, 100)] + [*range(11, 64), 128, 256, 51
 
 PLD_INTERVAL = 5e-4
 """Discretisation of the privacy loss. dp-accounting connects the dots from above, so its epsilon is an upper bound that is
-high by second order only: 1e-4 here for a thousand subsampled steps, at a fifth of the time that 1e-4 takes."""
+high by second order only."""
 
 FEW_EVENTS = 8
 """The rounding of every composed event adds up. So few full-batch events get a grid up to four times coarser, where losses are
@@ -185,25 +184,17 @@ def rdp_conversion(*, order: float, delta: float) -> float:
 class Accounting:
     """How the accountants judge one kind of event. A new distribution is a record in `events` and a row of `ACCOUNTING`.
 
-    ``words``: the event for people. ``dp_event``: the event of dp-accounting that says the same, with how often; None where it
-    has none. ``pld``: the privacy loss distribution on a grid. ``rdp``: the Renyi bound at one order > 1, in closed form;
-    infinite where there is none. ``pure``: its epsilon if it is pure DP, else None. ``largest_loss``: roughly, to bound the
-    number of buckets. ``composed``: how many mechanisms it is.
+    ``words``: the event for people. ``pld``: the privacy loss distribution on a grid. ``rdp``: the Renyi bound at one order > 1,
+    in closed form; infinite where there is none. ``pure``: its epsilon if it is pure DP, else None. ``largest_loss``: roughly,
+    to bound the number of buckets. ``composed``: how many mechanisms it is.
     """
 
     words: Callable[[Any], str]
-    dp_event: Callable[[Any], tuple[Any, int] | None]
     pld: Callable[[Any, Mapping[str, Any]], Any]
     rdp: Callable[[Any, float], float]
     pure: Callable[[Any], float | None]
     largest_loss: Callable[[Any], float]
     composed: Callable[[Any], int] = lambda _: 1
-
-
-def _dp_events() -> Any:
-    import dp_accounting  # here: planning must not load it
-
-    return dp_accounting
 
 
 def _distributions() -> Any:
@@ -212,28 +203,8 @@ def _distributions() -> Any:
     return privacy_loss_distribution
 
 
-def _subsampled_loss(event: SubsampledGaussian) -> float:
-    """Many steps: the central limit (Bu, Dong, Long and Su 2020); few: one step alone."""
-    step = 1 / event.noise_multiplier
-    mu = event.sampling_probability * math.sqrt(event.steps * math.expm1(min(step * step, 100.0)))
-    return max(_gaussian_loss(mu), _gaussian_loss(step))
-
-
 def _gaussian_loss(mu: float) -> float:
     return mu * mu / 2 + 10 * mu
-
-
-def _subsampled_event(event: SubsampledGaussian) -> tuple[Any, int]:
-    dpa = _dp_events()
-    step = dpa.PoissonSampledDpEvent(event.sampling_probability, dpa.GaussianDpEvent(event.noise_multiplier))
-    return step, event.steps
-
-
-def _subsampled_pld(event: SubsampledGaussian, grid: Mapping[str, Any]) -> Any:
-    single = _distributions().from_gaussian_mechanism(
-        event.noise_multiplier, sampling_prob=event.sampling_probability, **grid
-    )
-    return single.self_compose(event.steps)
 
 
 def _laplace_rdp(event: Laplace, a: float) -> float:
@@ -256,14 +227,6 @@ def _pure_rdp(event: EpsilonDelta, a: float) -> float:
     return (log_q + a * epsilon + math.log1p(math.exp((1 - 2 * a) * epsilon))) / (a - 1)
 
 
-def _pure_event(event: EpsilonDelta) -> tuple[Any, int] | None:
-    """A pure epsilon event enters as epsilon^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4)."""
-    if event.delta > 0:
-        return None
-    dpa = _dp_events()
-    return (dpa.ZCDpEvent(event.epsilon**2 / 2), 1) if event.epsilon > 0 else (dpa.NoOpDpEvent(), 1)
-
-
 def _pure_pld(event: EpsilonDelta, grid: Mapping[str, Any]) -> Any:
     from dp_accounting.pld import common
 
@@ -279,27 +242,13 @@ def _times(count: int, what: str) -> str:
 ACCOUNTING: Mapping[type, Accounting] = {
     Gaussian: Accounting(
         words=lambda e: f"{_times(e.count, 'Gaussian mechanism')} of multiplier {e.noise_multiplier:.6g}",
-        dp_event=lambda e: (_dp_events().GaussianDpEvent(e.noise_multiplier), e.count),
         pld=lambda e, grid: _distributions().from_gaussian_mechanism(e.noise_multiplier / math.sqrt(e.count), **grid),
         rdp=lambda e, a: e.count * a / (2 * e.noise_multiplier**2),
         pure=lambda _: None,
         largest_loss=lambda e: _gaussian_loss(math.sqrt(e.count) / e.noise_multiplier),
     ),
-    SubsampledGaussian: Accounting(
-        words=lambda e: (
-            f"{_times(e.steps, 'Gaussian mechanism')} of multiplier {e.noise_multiplier:.6g} on Poisson samples of rate "
-            f"{e.sampling_probability:.6g}"
-        ),
-        dp_event=_subsampled_event,
-        pld=_subsampled_pld,
-        rdp=lambda *_: math.inf,
-        pure=lambda _: None,
-        largest_loss=_subsampled_loss,
-        composed=lambda e: e.steps + FEW_EVENTS,  # always on the fine grid
-    ),
     Laplace: Accounting(
         words=lambda e: f"{_times(e.count, 'Laplace mechanism')} of multiplier {e.noise_multiplier:.6g}",
-        dp_event=lambda e: (_dp_events().LaplaceDpEvent(e.noise_multiplier), e.count),
         pld=lambda e, grid: _distributions().from_laplace_mechanism(e.noise_multiplier, **grid).self_compose(e.count),
         rdp=_laplace_rdp,
         pure=lambda e: e.count / e.noise_multiplier,
@@ -308,7 +257,6 @@ ACCOUNTING: Mapping[type, Accounting] = {
     ),
     EpsilonDelta: Accounting(
         words=lambda e: f"epsilon = {e.epsilon:.6g}" + (f", delta = {e.delta:.3g}" if e.delta else ""),
-        dp_event=_pure_event,
         pld=_pure_pld,
         rdp=_pure_rdp,
         pure=lambda e: e.epsilon if e.delta == 0 else None,
@@ -480,8 +428,7 @@ def _merge_gaussians(events: Sequence[Event]) -> list[Event]:
 def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
     """epsilon at ``delta`` by Renyi accounting over many orders; None where an event has no Renyi bound.
 
-    At every order, epsilon is the bound of `rdp_at` plus `rdp_conversion`. Events without a closed form at every order go
-    through dp-accounting.
+    At every order, epsilon is the bound of `rdp_at` plus `rdp_conversion`.
     """
     delta = open_unit_interval(delta=delta)
     if any(isinstance(event, Parallel) for event in events):
@@ -491,17 +438,9 @@ def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
         return math.inf
-    if has_rdp(events):
-        return max(0.0, min(rdp_at(events, a) + rdp_conversion(order=a, delta=delta) for a in RDP_ORDERS))
-    composed = [accounting_of(event).dp_event(event) for event in events]
-    from dp_accounting.rdp import RdpAccountant
-
-    accountant = RdpAccountant(RDP_ORDERS)
-    for entry in composed:
-        if entry is None:
-            return None
-        accountant.compose(*entry)
-    return float(accountant.get_epsilon(delta))
+    if not has_rdp(events):
+        return None
+    return max(0.0, min(rdp_at(events, a) + rdp_conversion(order=a, delta=delta) for a in RDP_ORDERS))
 
 
 def rdp_at(events: Sequence[Event], order: float) -> float:
@@ -518,28 +457,6 @@ def rdp_at(events: Sequence[Event], order: float) -> float:
     return total
 
 
-@lru_cache(maxsize=1024)
-def subsampled_rdp(event: SubsampledGaussian, order: int) -> float:
-    """The Renyi divergence bound of Gaussian steps on Poisson samples at a whole order a >= 2, rounded up.
-
-    Per step log(sum over k of C(a, k) (1 - q)^(a - k) q^k e^((k^2 - k) / (2 z^2))) / (a - 1), in both directions (Mironov,
-    Talwar and Zhang 2019, Section 3.3). Without the sampling, a / (2 z^2): for orders above 10^4, and wherever that is less.
-    """
-    a, q, z = order, event.sampling_probability, event.noise_multiplier
-    whole = event.steps * a / (2 * z * z)
-    if a > 10_000 or q == 1:
-        return whole
-    terms = [
-        math.lgamma(a + 1) - math.lgamma(k + 1) - math.lgamma(a - k + 1)
-        + (a - k) * math.log1p(-q) + k * math.log(q) + (k * k - k) / (2 * z * z)
-        for k in range(a + 1)
-    ]  # fmt: skip
-    largest = max(terms)
-    # the last summand covers the rounding of the logarithms of factorials
-    step = largest + math.log(math.fsum(math.exp(term - largest) for term in terms)) + 2.0**-32
-    return min(whole, event.steps * max(0.0, step) / (a - 1))
-
-
 def has_rdp(events: Sequence[Event]) -> bool:
     """Whether every event, in every group, has a Renyi bound in closed form."""
     kinds = [event for choice in choices(events) for event in choice]
@@ -554,8 +471,8 @@ def group_of_two(events: Sequence[Event]) -> tuple[Event, ...]:
 
     A mechanism with trade-off function f has 1 - (1 - f)(1 - f(a)) for two steps (Dong, Roth and Su 2022, group privacy). For
     log-concave noise of distribution function F, f(a) = F(F^-1(1 - a) - t), so two steps are the shift 2t: Gaussian and Laplace
-    multipliers halve, exactly. (epsilon, delta) becomes (2 epsilon, (1 + e^epsilon) delta): two triangle inequalities. Steps on
-    Poisson samples are a post-processing of steps without sampling, which bound them. Groups: each for itself.
+    multipliers halve, exactly. (epsilon, delta) becomes (2 epsilon, (1 + e^epsilon) delta): two triangle inequalities. Groups:
+    each for itself.
 
     >>> group_of_two([Gaussian(4.0, 3), EpsilonDelta(0.5)])
     (Gaussian(noise_multiplier=2.0, count=3), EpsilonDelta(epsilon=1.0, delta=0.0))
@@ -573,13 +490,9 @@ def _of_two(event: Event) -> Event:
         delta = event.delta * (1 + math.exp(min(event.epsilon, 700.0))) * (1 + 1e-15) if event.delta > 0 else 0.0
         # the last factor: a product may have been rounded down
         return EpsilonDelta(epsilon, delta) if epsilon < math.inf and delta < 1 else NonPrivate()
-    if isinstance(event, Gaussian | SubsampledGaussian | Laplace):
+    if isinstance(event, Gaussian | Laplace):
         half = event.noise_multiplier / 2
-        if half == 0:
-            return NonPrivate()
-        if isinstance(event, Laplace):
-            return Laplace(half, event.count)
-        return Gaussian(half, event.count if isinstance(event, Gaussian) else event.steps)
+        return replace(event, noise_multiplier=half) if half > 0 else NonPrivate()
     raise InputError(f"event must be one that the accountants know, got {type(event).__name__}")
 
 

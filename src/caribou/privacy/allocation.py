@@ -5,37 +5,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from caribou._validate import half_open_unit_interval, integer, positive
-from caribou.errors import InputError
-from caribou.privacy.events import Event, Gaussian, NonPrivate, SubsampledGaussian
+from caribou._validate import integer, positive
+from caribou.privacy.events import Event, Gaussian, NonPrivate
 
 
 @dataclass(frozen=True)
 class Part:
-    """One consumer of the budget: ``steps`` Gaussian mechanisms, on Poisson samples if ``sampling_probability`` < 1.
+    """One consumer of the budget: ``steps`` Gaussian mechanisms.
 
     Propagation is a part with one step (its K hops are one Gaussian event by the convergent bound); full-batch DP training
-    has many steps at probability 1; DP-SGD samples.
+    has many.
     """
 
     name: str
     steps: int = 1
-    sampling_probability: float = 1.0
 
     def __post_init__(self) -> None:
         integer(at_least=1, steps=self.steps)
-        half_open_unit_interval(sampling_probability=self.sampling_probability)
 
     def event(self, noise_multiplier: float) -> Event:
         """What this part costs at a noise multiplier per step."""
-        if self.sampling_probability == 1:
-            return Gaussian(noise_multiplier, self.steps)
-        return SubsampledGaussian(noise_multiplier, self.sampling_probability, self.steps)
+        return Gaussian(noise_multiplier, self.steps)
 
     def noise_multiplier(self, mu: float) -> float:
-        """The multiplier per step at which a full-batch part is mu-GDP: sqrt(steps) / mu. Exact."""
-        if self.sampling_probability < 1:
-            raise InputError(f"part {self.name!r} must be full batch to have an exact mu, got subsampling")
+        """The multiplier per step at which the part is mu-GDP: sqrt(steps) / mu. Exact."""
         return math.sqrt(self.steps) / positive(mu=mu)
 
 

@@ -1,7 +1,6 @@
 """Events: what a mechanism did, as records without behaviour. Accountants judge them.
 
-An event never holds data, a seed or a key; it can be published. Where dp-accounting has an event that says the same,
-`caribou.privacy.accounting` translates; importing its classes would cost every command half a CPU second.
+An event never holds data, a seed or a key; it can be published.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
-from caribou._validate import half_open_unit_interval, integer, non_negative, positive, unit_interval
+from caribou._validate import integer, non_negative, positive, unit_interval
 from caribou.errors import InputError
 from caribou.privacy.documents import Count, NonNegative, Positive, Probability, read, write
 
@@ -39,21 +38,6 @@ class Gaussian:
     def __post_init__(self) -> None:
         positive(noise_multiplier=self.noise_multiplier)
         integer(at_least=1, count=self.count)
-
-
-@dataclass(frozen=True)
-class SubsampledGaussian:
-    """``steps`` Gaussian mechanisms, each on an independent Poisson sample with rate ``sampling_probability``."""
-
-    kind: ClassVar[str] = "subsampled_gaussian"
-    noise_multiplier: Positive
-    sampling_probability: Positive
-    steps: Count
-
-    def __post_init__(self) -> None:
-        positive(noise_multiplier=self.noise_multiplier)
-        half_open_unit_interval(sampling_probability=self.sampling_probability)
-        integer(at_least=1, steps=self.steps)
 
 
 @dataclass(frozen=True)
@@ -114,7 +98,7 @@ class Parallel:
             raise InputError("groups must be lists of events without further groups, at least one")
 
 
-Event = Gaussian | SubsampledGaussian | Laplace | EpsilonDelta | NonPrivate | Parallel
+Event = Gaussian | Laplace | EpsilonDelta | NonPrivate | Parallel
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from caribou.privacy.events import (
     Laplace,
     NonPrivate,
     Parallel,
-    SubsampledGaussian,
     choices,
 )
 
@@ -191,7 +190,5 @@ def _mu_squared(event: Event) -> float:
 
 def _renyi_bound(event: Event, order: int) -> float:
     """Rounded up: the closed forms subtract numbers of nearly the same size, once for each mechanism."""
-    if isinstance(event, SubsampledGaussian):
-        return accounting.subsampled_rdp(event, order)
     mechanisms = event.count if isinstance(event, Laplace) else 1
     return max(0.0, accounting.accounting_of(event).rdp(event, order)) + mechanisms * 2.0**-50

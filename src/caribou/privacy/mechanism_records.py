@@ -65,7 +65,6 @@ from caribou.privacy.events import (
     Laplace,
     NonPrivate,
     Parallel,
-    SubsampledGaussian,
     choices,
 )
 from caribou.privacy.pair_response import asymmetric_response, laplace_threshold_response
@@ -124,11 +123,7 @@ EVERY_GRAPH = Scope()
 CALIBRATED = "calibrated"
 """The field that holds the calibrated record which the mechanism takes, where there is one."""
 UNSTATED = {"stated": False}
-_SAMPLERS: Mapping[type, tuple[Sampler, ...]] = {
-    Gaussian: (Sampler.GAUSSIAN,),
-    SubsampledGaussian: (Sampler.GAUSSIAN, Sampler.BERNOULLI),
-    Laplace: (Sampler.LAPLACE,),
-}
+_SAMPLERS: Mapping[type, Sampler] = {Gaussian: Sampler.GAUSSIAN, Laplace: Sampler.LAPLACE}
 """How the noise of an event is sampled, where its kind says so."""
 
 
@@ -187,7 +182,7 @@ class MechanismRecord:
         """
         paid = costs(None)
         events = {type(event) for each in paid.values() for event in each}
-        drawn = {sampler for kind in events for sampler in _SAMPLERS.get(kind, ())}
+        drawn = {_SAMPLERS[kind] for kind in events if kind in _SAMPLERS}
         drawn |= {pure} if pure is not None and EpsilonDelta in events else set()
         found = {
             "theorem": theorem,
