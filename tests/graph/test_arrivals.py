@@ -85,33 +85,24 @@ def test_refusals() -> None:
         Arrivals((2, 0), ("a", "b"))
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("0001", "1"),
-        ("1", "01"),
-        ("Ann", "ann"),
-        ("é", "e\u0301"),
-        ("ann", " ann"),
-        ("1", "1.0"),
-        ("12", "+12"),
-        ("12", "\u0661\u0662"),
-        ("acc 1", "acc  1"),
-        ("acc-1", "acc\u20111"),
-        ("acc-1", "acc\u22121"),
-        ("ann", "\ufeffann"),
-        ("ann", "ann\u200b"),
-        ("ann", "'ann'"),
-        ("ann", "\u201cann\u201d"),
-    ],
-)
-def test_a_known_node_in_another_spelling_is_no_arrival(before: str, after: str) -> None:
+SPELLINGS = [
+    *(("0001", "1"), ("1", "01"), ("Ann", "ann"), ("é", "e\u0301"), ("ann", " ann"), ("1", "1.0"), ("12", "+12")),
+    *(("12", "\u0661\u0662"), ("acc 1", "acc  1"), ("acc-1", "acc\u20111"), ("acc-1", "acc\u22121")),
+    *(("ann", "\ufeffann"), ("ann", "ann\u200b"), ("ann", "'ann'"), ("ann", "\u201cann\u201d")),
+]
+
+
+def test_a_known_node_in_another_spelling_is_no_arrival() -> None:
     """A table program that drops leading zeros would have everybody asked again."""
-    known = Arrivals((3,), (before, "bob", "cem"))
-    renamed = Graph.from_edges(np.eye(4), [[0], [1]], node_ids=np.array([after, "bob", "cem", "dan"]))
-    with pytest.raises(InputError, match=r"ids must be spelled as in the model.*spend=True, --spend"):
-        known.require_same_people(renamed, left=True)
-    known.require_same_people(Graph.from_edges(np.eye(4), [[0], [1]], node_ids=np.array([before, "bob", "cem", "dan"])))
+    for before, after in SPELLINGS:
+        known = Arrivals((3,), (before, "bob", "cem"))
+        renamed, same = (
+            Graph.from_edges(np.eye(4), [[0], [1]], node_ids=np.array([name, "bob", "cem", "dan"]))
+            for name in (after, before)
+        )
+        with pytest.raises(InputError, match=r"ids must be spelled as in the model.*spend=True, --spend"):
+            known.require_same_people(renamed, left=True)
+        known.require_same_people(same)
 
 
 def test_half_of_the_known_nodes_must_be_there_or_have_left() -> None:

@@ -29,7 +29,6 @@ from caribou.privacy.signature import (
     PASSPHRASE_VARIABLE,
     SignatureState,
     check_signature,
-    fingerprint,
     signature_path,
     write_signature,
 )
@@ -95,34 +94,24 @@ def test_signing_again_replaces_the_signature(tmp_path: Path, keys: tuple[Path, 
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
-@pytest.mark.parametrize("change", ["header", "more", "bare", "empty", "letters", "short", "padding", "binary", "crlf"])
-def test_other_files_are_no_signatures(tmp_path: Path, keys: tuple[Path, Path], change: str) -> None:
+def test_other_files_are_no_signatures(tmp_path: Path, keys: tuple[Path, Path]) -> None:
     signature = signed(tmp_path, keys[0])
     header, body, _ = signature.read_text().split("\n")
     raw = base64.b64decode(body)
-    written = {
-        "header": f"caribou signature\n{body}\n".encode(),
-        "more": f"{header}\n{body}\n{body}\n".encode(),
-        "bare": body.encode(),
-        "empty": b"",
-        "letters": f"{header}\n{body[:-4]}??==\n".encode(),
-        "short": f"{header}\n{base64.b64encode(raw[:63]).decode()}\n".encode(),
-        "padding": f"{header}\n{body}=\n".encode(),
-        "binary": raw,
-        "crlf": f"{header}\r\n{body}\r\n".encode(),
-    }[change]
-    signature.write_bytes(written)
-    assert check_signature(DATA, signature, keys[1]).state is SignatureState.INVALID
-
-
-def test_a_flipped_bit_is_noticed(tmp_path: Path, keys: tuple[Path, Path]) -> None:
-    signature = signed(tmp_path, keys[0])
-    header, body, _ = signature.read_text().split("\n")
-    for place in (0, 31, 32, 63):
-        raw = bytearray(base64.b64decode(body))
-        raw[place] ^= 1
-        signature.write_text(f"{header}\n{base64.b64encode(bytes(raw)).decode()}\n")
-        assert check_signature(DATA, signature, keys[1]).state is SignatureState.INVALID
+    flipped = [raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :] for place in (0, 31, 32, 63)]
+    for written in (
+        f"caribou signature\n{body}\n".encode(),
+        f"{header}\n{body}\n{body}\n".encode(),
+        body.encode(),
+        b"",
+        f"{header}\n{body[:-4]}??==\n".encode(),
+        f"{header}\n{body}=\n".encode(),
+        raw,
+        f"{header}\r\n{body}\r\n".encode(),
+        *(f"{header}\n{base64.b64encode(other).decode()}\n".encode() for other in (raw[:63], *flipped)),
+    ):
+        signature.write_bytes(written)
+        assert check_signature(DATA, signature, keys[1]).state is SignatureState.INVALID, written
 
 
 # -- keys ---------------------------------------------------------------------------------------------------------------
@@ -145,11 +134,11 @@ def test_an_encrypted_key_takes_its_passphrase_from_the_environment(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
-def test_a_key_that_others_can_read_is_refused(tmp_path: Path, keys: tuple[Path, Path], mode: int) -> None:
-    keys[0].chmod(mode)
-    with pytest.raises(InputError, match=r"readable by its owner only \(chmod 600 .*\), got mode"):
-        signed(tmp_path, keys[0])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, keys: tuple[Path, Path]) -> None:
+    for mode in (0o644, 0o640, 0o604, 0o660):
+        keys[0].chmod(mode)
+        with pytest.raises(InputError, match=r"readable by its owner only \(chmod 600 .*\), got mode"):
+            signed(tmp_path, keys[0])
     assert not (tmp_path / "certificate.json.sig").exists()
 
 
@@ -171,34 +160,22 @@ def test_a_key_in_the_wrong_place_is_named(tmp_path: Path, keys: tuple[Path, Pat
         signed(tmp_path, public)
     with pytest.raises(InputError, match="which is a private key"):
         check_signature(DATA, tmp_path / "any.sig", private)
-    nonsense = tmp_path / "nonsense.pem"
-    for content in (b"", b"key", b"-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n", b"\xff" * 100):
-        nonsense.write_bytes(content)
-        with pytest.raises(InputError, match="key must be"):
-            signed(tmp_path, nonsense)
-        with pytest.raises(InputError, match="key must be"):
-            check_signature(DATA, tmp_path / "any.sig", nonsense)
-    nonsense.write_bytes(b"x" * (LARGEST_FILE + 1))
-    with pytest.raises(InputError, match="small file"):
-        signed(tmp_path, nonsense)
-    with pytest.raises(InputError, match="small file"):
-        check_signature(DATA, nonsense, public)
-    for path in (tmp_path / "missing.pem", tmp_path):
-        with pytest.raises(InputError, match="key must be a file"):
+    places = [(path, "key must be a file") for path in (tmp_path / "missing.pem", tmp_path)]
+    broken = b"-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n"
+    for number, content in enumerate((b"", b"key", broken, b"\xff" * 100, b"x" * (LARGEST_FILE + 1))):
+        path = tmp_path / f"{number}.pem"
+        path.write_bytes(content)
+        places.append((path, "key must be" if len(content) < LARGEST_FILE else "small file"))
+    for path, words in places:
+        with pytest.raises(InputError, match=words):
             signed(tmp_path, path)
-        with pytest.raises(InputError, match="key must be a file"):
+        with pytest.raises(InputError, match=words):
             check_signature(DATA, tmp_path / "any.sig", path)
-    with pytest.raises(InputError, match="signature must be a file"):
-        check_signature(DATA, tmp_path, public)
+    for path, words in ((tmp_path, "signature must be a file"), (tmp_path / "4.pem", "small file")):
+        with pytest.raises(InputError, match=words):
+            check_signature(DATA, path, public)
     with pytest.raises(InputError, match="signature must lie in a folder"):
         write_signature(tmp_path / "no" / "certificate.json", DATA, private)
-
-
-def test_the_fingerprint_is_of_the_public_key() -> None:
-    one, two = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-    assert fingerprint(one.public_key()) == fingerprint(one.public_key())
-    assert fingerprint(one.public_key()) != fingerprint(two.public_key())
-    assert len(fingerprint(one.public_key())) == len("ed25519:") + 16
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
