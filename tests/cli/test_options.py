@@ -11,10 +11,8 @@ from caribou.cli.options import (
     GraphOptions,
     GraphSource,
     TableOptions,
-    parse_classes,
     warn_of_no_edges,
 )
-from caribou.errors import InputError
 
 
 @pytest.fixture
@@ -38,15 +36,6 @@ def test_a_data_set_or_a_file_under_its_own_name_or_another(tables: tuple[Path, 
     assert str(source) == str(edges)
     graph = source.load()
     assert (graph.name, graph.num_nodes, graph.num_edges) == ("friends", 3, 1)
-
-
-def test_classes_are_named_counted_or_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "classes.txt").write_text("ill\n\nwell, for now\n")
-    assert parse_classes(f"@{tmp_path / 'classes.txt'}") == ["ill", "well, for now"]
-    assert parse_classes(" 12 ") == 12
-    assert parse_classes("a, b,c") == ["a", "b", "c"]
-    with pytest.raises(InputError, match="classes must name a file of one class per line, got '@none'"):
-        parse_classes("@none")
 
 
 def test_no_edges_are_said_once_and_on_stderr_alone(

@@ -69,12 +69,6 @@ def test_a_refused_fit_makes_no_ledger(world: Path, tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_large_delta_is_warned_of_in_one_line(world: Path) -> None:
-    shown = caribou("train", "votes-edp", "--graph", world / "first.npz", "--delta", 0.1)
-    assert shown.stderr.startswith("warning: delta = 0.1 is above 1/n")
-    assert "UserWarning" not in shown.stderr
-
-
 def test_the_ledger_of_the_environment_is_used(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARIBOU_LEDGER", str(tmp_path / "l.sqlite"))
     assert "charged" in caribou("train", "mlp-dp", "--graph", world / "first.npz", "--epsilon", 2).stdout

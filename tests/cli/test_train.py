@@ -16,7 +16,6 @@ import caribou as cb
 from caribou.cli.train import parse_settings
 from caribou.errors import InputError
 from caribou.methods import METHODS
-from caribou.privacy.ledger import Ledger
 from cli_support import caribou, refusal
 
 
@@ -113,19 +112,6 @@ def test_metrics_of_a_rare_class_are_printed_and_stored(fraud: tuple[str, ...], 
     reached = document["threshold"]["test"]
     assert reached["f1"] == pytest.approx(2 / (1 / reached["precision"] + 1 / reached["recall"]))
     assert len(document["test_accuracy"]["runs"]) == 1, "one fit unless more are asked for"
-
-
-def test_published_metrics_are_charged_and_saved(fraud: tuple[str, ...], tmp_path: Path) -> None:
-    out, ledger = tmp_path / "run", tmp_path / "ledger.sqlite"
-    command = ("train", "mlp-dp", *fraud, *PRIVATE, "--publish-metrics", 1, "--out", out, "--ledger", ledger, "--json")
-    document = caribou(*command).document
-    assert document["published_metrics"]["epsilon"] == 1
-    assert document["epsilon_of_all_fits"] >= document["epsilon_spent"]
-    assert len(Ledger(ledger, create=False).entries()) == 2
-    published = json.loads((out / "published-metrics.json").read_text())
-    certificate = json.loads((out / "published-metrics.certificate.json").read_text())
-    assert published["certificate_id"] == certificate["certificate_id"]
-    assert certificate["mechanisms"][0]["mechanism"] == "noisy confusion matrix"
 
 
 def test_a_run_without_a_threshold_asks_for_the_class_that_is_flagged(fraud: tuple[str, ...], tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from scipy.special import softmax
 
 import caribou as cb
 from caribou import methods
-from caribou.graph import Graph
 from caribou.graph.operator import normalize
 from caribou.layers import project_rows
 from caribou.layers.contractive import ContractiveGraphLayer
@@ -29,12 +28,10 @@ from caribou.methods.caribou import (
     default_floor,
     message_unit,
     state_columns,
-    unit_rows,
 )
 from caribou.methods.mlp import applied
 from caribou.methods.node_method import side_by_side
 from caribou.models.encoder import fit_one
-from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
@@ -73,13 +70,6 @@ def test_the_noise_of_a_row_is_at_most_as_long_as_the_row_beside_it() -> None:
     assert np.linalg.norm(state_columns(row, noisy)) == pytest.approx(1.0)
     quiet = Caribou(hops=4, messages="features").plan(SIZES, Budget(math.inf)).parts["propagation"]
     assert np.allclose(state_columns(row, quiet), row * message_unit(quiet))
-
-
-def test_messages_have_length_one_or_nothing_to_say() -> None:
-    x = np.array([[3.0, 4.0], [0.0, 0.0], [1.0, 0.0]])
-    graph = Graph.from_edges(x, [[0], [1]])
-    assert unit_rows(graph).tolist() == [[0.6, 0.8], [0, 0], [1, 0]]
-    assert sent_rows(graph, np.ones((3, 2))).tolist() == [[1, 1], [0, 0], [1, 1]]
 
 
 @pytest.mark.usefixtures("quick_encoder", "quick_classifier")

@@ -14,7 +14,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, names_of
-from caribou.methods.edge_method import given_prior, holds_encoder, prior_of, require_same_start
+from caribou.methods.edge_method import holds_encoder, prior_of, require_same_start
 from caribou.models import class_prior, encoder
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.sizes import Sizes
@@ -95,11 +95,3 @@ def test_an_encoder_and_given_probabilities_are_not_mixed() -> None:
         require_same_start(sizes, {"encoder.row_length": np.array(1.0)})
     with pytest.raises(InputError, match="graph must come with class probabilities"):
         prior_of({}, GRAPH)
-
-
-def test_rows_of_given_probabilities_are_messages_as_they_are() -> None:
-    p = told(GRAPH, 0.5)
-    prior = given_prior(p)
-    assert np.array_equal(prior.encoder.embeddings(GRAPH.features), p)
-    assert np.linalg.norm(p, axis=1).max() <= 1
-    assert prior.encoder.to_arrays() == {}

@@ -90,17 +90,3 @@ def test_replaying_a_fit_on_a_neighbouring_graph_spends_epsilon_exactly(
         for name, array in {**first.released, **first.weights}.items():
             other = {**second.released, **second.weights}[name]
             assert np.array_equal(array, other), f"{name} reads an edge beside the noise"
-
-
-@pytest.mark.usefixtures("quick_stages")
-def test_another_graph_is_counted_with_the_fitted_stages() -> None:
-    """Without noise the training graph, predicted as if it were another one, has the counts of the fit."""
-    method, budget = LpgNet(), Budget(math.inf)
-    fitted = fit(method, math.inf)
-    same = methods.predict_graph(method, fitted.weights, GRAPH, budget, Streams(0), NoiseSource.secure())
-    assert np.array_equal(same.released["counts_1"], fitted.released["counts_1"])
-    assert same.weights.keys() == fitted.weights.keys()
-    assert all(np.array_equal(same.weights[name], fitted.weights[name]) for name in fitted.weights)
-    other = some_edges(GRAPH, 1)[0]
-    moved = methods.predict_graph(method, fitted.weights, other, budget, Streams(0), NoiseSource.secure())
-    assert np.abs(moved.released["counts_1"] - same.released["counts_1"]).sum() == 2

@@ -113,16 +113,6 @@ def test_a_public_sample_replaces_the_private_mean(graph: Graph, sample: Path, h
     )
 
 
-def test_a_public_sample_under_votes(graph: Graph, sample: Path) -> None:
-    graph = wide(graph)
-    method = VotesNdp(declared_degree=30, votes=VotePlan(2, 0.5), base={"public_features": str(sample)})
-    assert method.base == MlpDp(public_features=str(sample))
-    certificate = methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).certificate
-    assert certificate.public_parameters["base"]["public_features"] == "200 rows"
-    assert "sample.npy" not in json.dumps(certificate.to_dict())
-    assert "public features" in {a.name.value for a in certificate.assumptions}
-
-
 def test_private_rows_do_not_move_the_public_basis(graph: Graph, sample: Path) -> None:
     """Without one training node, the basis and every other node's row stay as they are."""
     graph = wide(graph)

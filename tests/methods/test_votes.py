@@ -76,5 +76,5 @@ def test_long_range_chains() -> None:
 def test_a_class_that_no_labelled_node_has_costs_no_accuracy() -> None:
     """As many published files declare one. Rates of the other classes must not follow the noise of its counts."""
     empty = replace(GRAPH, num_classes=GRAPH.num_classes + 1, class_names=None)
-    for seed in range(6):
+    for seed in range(3):
         assert accuracy(fit(VotesEdge(), 4.0, empty, noise_seed=seed), empty) > 0.9

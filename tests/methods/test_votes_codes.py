@@ -66,21 +66,6 @@ def test_the_pilot_takes_classes_where_neighbours_are_alike() -> None:
     assert accuracy(decoded, ALIKE) > accuracy(alone, ALIKE) - 0.03
 
 
-def test_a_budget_that_could_not_tell_asks_no_pilot() -> None:
-    assert "pilot" not in run(ALIKE, 1.0, informed(ALIKE)).transcript
-    assert set(run(TELLING, 1.0, alphabet="code").transcript) == {"codes"}
-
-
-def test_codes_leave_heterophily_to_class_messages() -> None:
-    """Neighbours of another class tell as much as neighbours of the same: rates are learned, no sign is assumed."""
-    graph = cb.datasets.load("csbm", nodes=900, classes=3, features=6, homophily=0.02, average_degree=14.0, seed=5)
-    prior = informed(graph)
-    decoded = run(graph, 4.0, prior)
-    assert "codes" not in decoded.transcript
-    test, labels = graph.split.test, np.asarray(graph.labels)
-    assert accuracy(decoded, graph) > np.mean(prior[test].argmax(axis=1) == labels[test]) + 0.1
-
-
 def test_a_code_that_no_node_has_is_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """The alphabet is that of the codes, not of the nodes at hand: k-means may leave a centre without members."""
     found = FeatureCodes.of(TELLING.features, 7, np.random.default_rng(0))

@@ -498,12 +498,6 @@ def own_encoder() -> Model:
     return cb.Votes(cb.Budget(4), max_rounds=2, encoder=LogisticRegression()).fit(month)
 
 
-def test_it_is_declared_public_in_the_certificate(own_encoder: Model) -> None:
-    assert "given prior" in {a.name.value for a in own_encoder.certificate.assumptions}
-    assert "encoder=LogisticRegression" in repr(own_encoder)
-    assert not any(name.startswith("prior.") for name in own_encoder.state.weights)
-
-
 def test_it_serves_another_graph_and_arrivals(own_encoder: Model) -> None:
     assert own_encoder.release(STRANGER).probabilities.shape == (90, 4)
     later = own_encoder.extend(GROWN, spend=True)
@@ -521,11 +515,3 @@ def test_a_saved_model_asks_for_probabilities_before_anything_is_charged(own_enc
     assert not ledger.exists()
     even = np.full((240, 4), 0.25)
     assert loaded.extend(GROWN.with_prior(even)).predict_proba().shape == (240, 4)
-
-
-@pytest.mark.parametrize(("method", "settings"), [("sage-edp", {}), ("caribou-edp", {"messages": "features"})])
-def test_methods_without_a_prior_refuse_one(method: str, settings: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="encoder must go with a method that starts from public class probabilities"):
-        Model(method, cb.Budget(4), encoder="run", **settings)
-    with pytest.raises(InputError, match="encoder must go with"):
-        cb.Votes(cb.Budget(4, 1e-5, "node"), encoder="run")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from caribou.errors import InputError
 from caribou.models import classifier
 from caribou.models.classifier import (
     ClassificationModule,
@@ -16,7 +15,6 @@ from caribou.models.classifier import (
     classify,
     embed,
     fit_classifier,
-    module_from_arrays,
 )
 
 N, CLASSES = 90, 3
@@ -81,14 +79,3 @@ def test_labels_outside_training_and_validation_are_not_read() -> None:
     other = LABELS.copy()
     other[TRAIN[0]] = (other[TRAIN[0]] + 1) % CLASSES
     assert not same(fit(), fit(labels=other))
-
-
-def test_a_saved_module_gives_the_same_scores() -> None:
-    module = fit()
-    state = torch.get_rng_state()
-    again = module_from_arrays(arrays(module))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert np.array_equal(classify(again, INPUTS), classify(module, INPUTS))
-    broken = arrays(module) | {"head.weight": np.zeros((CLASSES, 5), dtype=np.float32)}
-    with pytest.raises(InputError, match=r"head\.weight must have 12 columns, got 5"):
-        module_from_arrays(broken)

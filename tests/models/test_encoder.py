@@ -15,7 +15,6 @@ from caribou.graph import Graph
 from caribou.models import encoder as module
 from caribou.models.encoder import (
     FOLDS,
-    Encoder,
     EncoderConfig,
     Prior,
     Scaling,
@@ -158,32 +157,7 @@ def test_logits_are_those_of_the_layers_written_out(hidden: tuple[int, ...], spa
     assert np.allclose(encoder.logits(x), h, atol=1e-3)
 
 
-@pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_saved_encoder_gives_the_same_logits(sparse: bool) -> None:
-    x = (
-        sp.csr_array((np.random.default_rng(0).random((150, 40)) < 0.1).astype(np.float32))
-        if sparse
-        else GRAPH.features
-    )
-    encoder = cross_fit(graph_with(features=x), Streams(0), HIDDEN).encoder
-    again = Encoder.from_arrays(encoder.to_arrays())
-    assert np.array_equal(again.logits(x), encoder.logits(x))
-    assert (again.scaling.centre is None) == sparse
-
-
 # -- one model, and embeddings -------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("few_steps")
-def test_one_model_is_fitted_on_all_training_nodes() -> None:
-    prior = fit_one(GRAPH, Streams(0), HIDDEN)
-    assert len(prior.encoder.weights[0]) == 1
-    labels = np.array(GRAPH.labels)
-    node = GRAPH.split.train[0]
-    labels[node] = (labels[node] + 1) % GRAPH.num_classes
-    changed = fit_one(graph_with(labels=labels), Streams(0), HIDDEN)
-    assert not np.allclose(changed.probabilities[node], prior.probabilities[node]), "its row knows its own label"
 
 
 # -- encoders that are kept ----------------------------------------------------------------------------------------

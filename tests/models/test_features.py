@@ -62,17 +62,6 @@ def test_random_features_are_columns_of_rows_of_norm_one(sparse: bool) -> None:
         with_random_features(joined, np.ones((70, 2)), share=0.2)
 
 
-def test_roots_and_lengths_by_hand() -> None:
-    x = np.array([[4.0, -9.0, 0.0], [0.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
-    expected = np.array([[2 / 13**0.5, -3 / 13**0.5, 0], [0, 0, 0], [1, 0, 0]])
-    assert np.allclose(unit_root_rows(x), expected)
-    assert np.allclose(unit_root_rows(sp.csr_array(x)).todense(), expected)
-    assert np.allclose(centred_unit_rows(x, np.array([1.0, 0, 0])).times(np.eye(3))[2], [1, 0, 0])
-    near = centred_unit_rows(np.array([[0.03, 0.04]]), np.zeros(2))
-    assert np.allclose(near.times(np.eye(2)), [[0.3, 0.4]]), "ten times as long, and no more"
-    assert near.norms.tolist() == pytest.approx([0.5])
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 def test_every_row_is_mapped_by_itself(sparse: bool) -> None:
     """What one node's features are leaves the rows of all others as they are, bit by bit: also how rows are stored."""

@@ -27,12 +27,6 @@ def test_hidden_edges_are_gone_and_other_pairs_are_no_edges() -> None:
     assert np.array_equal(hidden.graph.split.train, GRAPH.split.train)
 
 
-def test_the_seed_hides_and_nothing_else() -> None:
-    one, again, other = (hide_edges(GRAPH, Streams(seed)) for seed in (0, 0, 1))
-    assert np.array_equal(one.pairs, again.pairs)
-    assert codes(one.pairs) != codes(other.pairs)
-
-
 def test_other_pairs_are_uniform() -> None:
     """On 12 nodes every pair that is no edge is drawn about equally often."""
     graph = Graph.from_edges(np.eye(12), np.stack([np.arange(11), np.arange(1, 12)]))

@@ -7,11 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import average_noise_variance, noisy_gradient_descent
 from caribou.models import linear
 from caribou.models.linear import default_logit_noise, path_length_schedule, shrink_rows
-from descent_support import full_batch
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.4, 1.0, 3.9])
@@ -33,22 +30,3 @@ def test_shrinkage_by_hand() -> None:
     shrunk = shrink_rows(weights, noise_variance=6.0, strength=0.5)
     assert np.allclose(shrunk, [[0, 0, 0], [2, 0, -2], [0, 0, 0]])
     assert np.allclose(shrink_rows(weights, noise_variance=6.0, strength=0.0), weights - weights.mean(axis=1)[:, None])
-
-
-def test_shrinkage_takes_noise_out_of_a_fit_without_examples() -> None:
-    """The variance that is predicted is that of the fit: at k = 1 almost nothing of pure noise is left."""
-    schedule = path_length_schedule(mu=1.0, train_size=500)
-    part = full_batch(schedule.steps, math.sqrt(schedule.steps))
-    noise_alone = noisy_gradient_descent(
-        np.zeros((0, 400)),
-        np.zeros(0, dtype=np.int64),
-        classes=20,
-        schedule=schedule,
-        calibrated=part,
-        noise=NoiseSource.seeded(0),
-    )
-    variance = average_noise_variance(schedule, part)
-    left = [np.linalg.norm(shrink_rows(noise_alone, noise_variance=variance, strength=k)) for k in (0.0, 0.5, 1.0, 3.0)]
-    assert left == sorted(left, reverse=True)
-    assert left[2] < 0.3 * left[0]
-    assert left[3] == 0

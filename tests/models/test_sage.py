@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 
 from caribou.datasets import load
-from caribou.models.sage import Inputs, Neighbourhoods, SageConfig, SageModel, fit_sage
+from caribou.models.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
 
 GRAPH = load("csbm:nodes=120,classes=3,features=6,average_degree=8,signal=1.5", seed=1)
 PAIRS = np.asarray(GRAPH.edge_index)
@@ -51,18 +50,6 @@ def test_aggregation_and_its_gradient_are_those_of_the_dense_matrix(aggregator: 
     assert torch.allclose(ours.grad, theirs.grad, atol=1e-5)
 
 
-def test_sparse_features_give_the_products_and_gradients_of_dense_ones() -> None:
-    x = np.random.default_rng(0).standard_normal((9, 5)) * (np.random.default_rng(1).random((9, 5)) < 0.4)
-    results = []
-    for features in (x, sp.csr_array(x)):
-        weight = torch.ones(5, 2, requires_grad=True)
-        out = Inputs.of(features).times(weight)
-        (out**2).sum().backward()
-        results.append((out.detach(), weight.grad))
-    for a, b in zip(*results, strict=True):
-        assert torch.allclose(a, b, atol=1e-5)
-
-
 def test_scores_are_the_formula_written_out() -> None:
     model = fit(layers=2)
     w = {name.removeprefix("sage."): value.astype(np.float64) for name, value in model.to_arrays().items()}
@@ -93,15 +80,3 @@ def test_test_labels_are_not_read_but_edges_are() -> None:
     other[SPLIT.test] = (other[SPLIT.test] + 1) % 3
     assert same(fit(), fit(labels=other))
     assert not same(fit(), fit(around=Neighbourhoods.of(PAIRS[:, :-5], GRAPH.num_nodes)))
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_saved_model_gives_the_same_scores(sparse: bool) -> None:
-    x = (
-        sp.csr_array((np.random.default_rng(0).random((120, 30)) < 0.1).astype(np.float32))
-        if sparse
-        else GRAPH.features
-    )
-    model = fit(features=x)
-    again = SageModel.from_arrays(model.to_arrays(), CONFIG)
-    assert np.array_equal(again.scores(x, AROUND), model.scores(x, AROUND))

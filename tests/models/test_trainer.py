@@ -70,18 +70,6 @@ def test_of_equal_scores_the_rule_decides(improves: Callable[[Score, Score], boo
     assert best.step == kept
 
 
-def test_models_side_by_side_each_keep_their_own_best() -> None:
-    x, optimizer, loss = counter()
-    table = {1: (5, 1, 0), 2: (4, 2, 7), 3: (3, 9, 1)}
-    validation = Validation(
-        lambda: [(float(s), 0.0) for s in table[round(x.item())]],
-        lambda model: (model, x.item()),
-        improves=first_larger,
-    )
-    best = take_steps(loss, optimizer, steps=3, validation=validation)
-    assert [b.state for b in best] == [(0, 1.0), (1, 3.0), (2, 2.0)]
-
-
 class TestOfModule:
     def test_the_kept_state_is_a_copy_and_the_best_of_the_fit(self) -> None:
         """Labels of validation that training moves away from: an early state is the best, and later steps do not touch it."""

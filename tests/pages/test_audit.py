@@ -19,7 +19,7 @@ from caribou.audit.evidence import OneRun
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
 from caribou.audit.verdict import judge
 from caribou.metrics import Scored
-from caribou.pages.audit import audit_page, write_report
+from caribou.pages.audit import write_report
 from caribou.privacy.budget import Budget
 from page_support import said
 
@@ -43,10 +43,6 @@ def violated() -> Outcome:
 @pytest.fixture(scope="module")
 def folder(violated: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(violated, tmp_path_factory.mktemp("audit") / "report")
-
-
-def words(outcome: Outcome) -> str:
-    return "\n".join(said(audit_page(outcome)).values())
 
 
 def test_the_page_needs_no_other_file_and_says_everything(folder: Path) -> None:

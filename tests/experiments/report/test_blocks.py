@@ -34,12 +34,3 @@ def test_half_widths_and_the_papers_figures_are_columns_of_their_own() -> None:
     assert r"$\varepsilon$ = $\infty$" in latex
     assert latex.startswith("% T. 50 % of it.\n")
     assert r"80.2 $\pm$ 4.7 \,(paper 84.3)" in latex
-
-
-def test_seeds_are_said_where_they_are_fewer_than_elsewhere() -> None:
-    rows = ((Entry("gap"), Entry("1", seeds=3), Entry("2", seeds=3), Entry("3", seeds=1), Entry("4")),)
-    table = Table("t", "T", ("method", *"abcd"), (("", rows),))
-    assert table.usual_seeds == 3
-    assert [table.note(entry) for entry in rows[0]] == ["", "", "", "1 seed", ""]
-    all_of_one = Table("t", "T", ("method", "a"), (("", ((Entry("gap"), Entry("1", seeds=1)),)),))
-    assert all_of_one.note(Entry("1", seeds=1)) == ""

@@ -12,8 +12,6 @@ from browser_support import AXE, WIDTHS, Tab, needs_browser
 from caribou.errors import InputError
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import FAILED, OK, Record, append, read_all, result_file
-from caribou.experiments.report import page as page_module
-from caribou.experiments.report.items import Item
 from caribou.experiments.report.page import Section, sections, write_report
 
 STUDY = """
@@ -84,22 +82,6 @@ def test_what_is_missing_is_said_with_its_command(page: Path, parts: list[Sectio
     assert study.commands == (f"caribou run {world}/study.toml --scale laptop --resume --out {world}/records",)
     assert study.commands[0] in page.read_text()
     assert (parts[1].missing, parts[1].commands) == (0, ())
-
-
-def test_an_item_is_made_of_the_cells_of_its_scale_and_says_what_is_left_out(world: Path) -> None:
-    seen: list[Record] = []
-
-    def build(found: dict) -> list:
-        seen.extend(found["study"])
-        return []
-
-    item = Item("mine", "Mine", "", ("study",), build, keep=lambda cell: cell["method"] == "mlp")
-    old = Record("study", {"kind": "train", "method": "mlp", "dataset": "gone", "epsilon": 1, "seed": 0}, OK, {})
-    records = {"study": [*read_all(world / "records")[0]["study"], old]}
-    part = sections(records, known(world), "laptop", [item])[0]
-    assert {record.cell["method"] for record in seen} == {"mlp"}
-    assert (part.measured, part.missing, part.others) == (48, 0, 1), "the old cell"
-    assert "1 records are of cells that this scale does not have" in page_module.render([part], [], "laptop")
 
 
 def test_an_earlier_report_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
