@@ -1,4 +1,4 @@
-"""The map of the paper leads somewhere: its files, names, anchors and commands exist, and no part of the paper is left out."""
+"""The map of the paper leads somewhere: its files, names, anchors and commands exist, and its claims have a row."""
 
 from __future__ import annotations
 
@@ -20,37 +20,6 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGE = DOCS / "paper-map.md"
 
-LABELS = {
-    "algorithm": ["alg:PLMA"],
-    "definition": [
-        *("def::edp", "def::ndp", "def:contractive", "def:mia-game", "def:CNI"),
-        *("def:fdp_tradeoff", "def:GDP", "def:tensor_product"),
-    ],
-    "equation": [
-        *("equ:MP_GNN", "equ:mp_sequence", "equ:sensitivity", "equ:contractlayer", "equ:sensivity_edge"),
-        *("equ:sensivity_node", "eq:C_Dim_1", "eq:C_Dim", "eq:interpolated_cni", "eq:single_node_sensitivity_bound"),
-        "equ:post_processing",
-    ],
-    "theorem": [
-        *("the:rdp_composition", "thm:privacy_convergence_CNI", "thm:privacy_convergence_general"),
-        *("thm:edge-sensitivity", "thm:node-sensitivity", "the:overall_epsilon", "thm:RDP_to_DP"),
-        *("the:CGL_rdp", "cor:k-layer-privacy", "prop:lip", "prop:one-layer-privacy"),
-        *("lem:gdp_to_rdp", "lem:tradeoff_composition", "lemma:post_processing", "lem:one-step-tradeoff"),
-    ],
-    "table": [
-        *("tab:compare_design", "tab:syn_datasets", "tab:reulst_table_overall_acc_top1", "tab:noise-theory-compare"),
-        *("tab:datasets", "tab:reulst_table_running_time", "tab:reulst_table_running_time_ndp"),
-        *("tab:reulst_table_memory", "tab:reulst_table_memory_ndp", "tab:ndp_acc", "tab:privacy_audit"),
-        *("tab:reulst_table_overall_acc_top_node_5", "tab:reulst_table_overall_acc_mean", "tab:reddit2"),
-        *("tab:failure-case", "tab:eval-index"),
-    ],
-    "figure": [
-        *("img:privacy_K_summary", "img:chain", "img:overview", "fig:motivating", "fig:acc5_chains1_e_all"),
-        *("fig:acc_nodedegree_e2", "fig:non-priv", "fig:abla_nodedeg", "fig:k-study", "fig:K-study", "fig:heatmaps"),
-    ],
-    "takeaway": ["ref:find1"],
-}
-"""The labels of the paper's source. Panels of a figure go with their figure."""
 
 METHODS_OF_THE_ARTIFACT = [
     *("mlp", "mlp-dp", "gap-inf", "gap-edp", "gap-ndp", "sage-inf", "sage-edp", "sage-ndp"),
@@ -113,10 +82,7 @@ def page() -> str:
     return PAGE.read_text(encoding="utf-8")
 
 
-def test_no_part_of_the_paper_is_left_out(page: str) -> None:
-    first = {span for row in rows(page) for span in _CODE.findall(row[0])}
-    missing = {label for labels in LABELS.values() for label in labels} - first
-    assert not missing, f"docs/paper-map.md must say where {missing} are"
+def test_modules_and_claims_have_a_row(page: str) -> None:
     for words in ("CAM", "PAM", "PDM", "C1:", "C2:", *(f"takeaway {k}:" for k in (1, 2, 3, 4))):
         assert sum(row[0].startswith(words) for row in rows(page)) == 1, words
 

@@ -344,14 +344,15 @@ def test_a_disk_too_small_is_refused_before_the_charge(tables: Tables, monkeypat
     assert ledger.entries() == ()
 
 
-@pytest.mark.parametrize(
-    "change", [{"memory": 10**9}, {"address": "auto"}, {"engine": "spark"}, {"workers": 0}, {"hops": 0}]
-)
-def test_what_does_not_fit_is_named(tables: Tables, change: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=f"{next(iter(change))} must"):
-        tables.request(**change)
-    with pytest.raises(InputError, match="out must end"):
-        tables.request("out.csv")
+def test_what_does_not_fit_is_named(tables: Tables) -> None:
+    for change in ({"memory": 10**9}, {"address": "auto"}, {"engine": "spark"}, {"workers": 0}, {"hops": 0}):
+        with pytest.raises(InputError) as refused:
+            tables.request(**change)
+        assert refused.value.field == next(iter(change))
+    for out in ("out.csv", "nowhere/out.npy"):
+        with pytest.raises(InputError) as refused:
+            tables.request(out)
+        assert refused.value.field == "out"
 
 
 def test_no_edge_reaches_a_log_or_an_error(

@@ -37,27 +37,6 @@ def test_parquet_and_transposed_npy_are_the_same_edges(tables: Tables, tmp_path:
         assert np.array_equal(np.concatenate(found, axis=1), tables.pairs.T)
 
 
-def test_bad_arrays_are_named(tables: Tables, tmp_path: Path) -> None:
-    cases = {
-        "floats.npy": np.zeros((4, 2)),
-        "three.npy": np.zeros((4, 3), int),
-        "fortran.npy": np.asfortranarray(np.zeros((5, 2), int)),
-    }
-    for name, array in cases.items():
-        np.save(tmp_path / name, array)
-    (tmp_path / "short.npy").write_bytes(tables.edges.read_bytes()[:-8])
-    (tmp_path / "text.npy").write_text("hello")
-    (tmp_path / "bad.parquet").write_text("hello")
-    for name in (*cases, "short.npy", "text.npy", "bad.parquet", "missing.npy", "edges.csv"):
-        with pytest.raises(DataError, match=name):
-            open_edges(tmp_path / name, Titles())
-    x = tables.features.copy()
-    x[4000, 3] = np.nan
-    np.save(tables.rows, x)
-    with pytest.raises(DataError, match="row 4000"):
-        tables.blocked("a", Layout(NODES, COLUMNS, 11))
-
-
 @pytest.mark.parametrize("bad", [NODES, -1])
 def test_the_row_of_an_end_that_is_no_node_is_named(
     tables: Tables, tmp_path: Path, bad: int, monkeypatch: pytest.MonkeyPatch

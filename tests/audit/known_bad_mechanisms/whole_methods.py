@@ -176,13 +176,6 @@ class LargerClaim(Sound):
         return super().plan(sizes, Budget(8.0, budget.delta, budget.unit))
 
 
-class HalfNoise(Sound):
-    """Noise for twice the mu, under the name of the library's own mechanism."""
-
-    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
-        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / mu_of(budget) / 2)
-
-
 # -- what an audit could miss ---------------------------------------------------------------------------------------
 
 
