@@ -445,9 +445,6 @@ def test_a_frame_of_predictions_has_the_ids_of_the_user(tmp_path: Path) -> None:
     assert len(joined) == 10
     model.save(tmp_path / "run")
     assert cb.load(tmp_path / "run").predictions_frame().equals(frame)
-    pieces = list(model.prediction_pieces(rows=4))
-    assert [len(piece) for piece in pieces] == [4, 4, 2]
-    assert pd.concat(pieces, ignore_index=True).equals(frame)
     again = cb.load(tmp_path / "run").predictions_frame(graph, training_graph=True)
     assert again["account"].tolist() == frame["account"].tolist()
 

@@ -86,9 +86,4 @@ def _torch() -> dict[str, Any]:
             import torch
     except MissingExtra as error:
         return {"torch": str(error)}
-    return {
-        "torch threads": torch.get_num_threads(),
-        "torch MKL sparse": torch.backends.mkl.is_available(),
-        "CPU instructions": torch.backends.cpu.get_cpu_capability(),
-        "CUDA": torch.cuda.is_available(),
-    }
+    return {"torch threads": torch.get_num_threads()}

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from caribou.model.estimator import Model
     from caribou.models.published_metrics import PublishedMetrics
     from caribou.privacy.budget import Budget
+    from caribou.privacy.certificate import Certificate
 
 FLAGGING = {"precision": "precision", "recall": "recall", "F1": "f1"}
 """What is printed of the nodes that a threshold flags, and its key in JSON."""
@@ -158,7 +159,7 @@ def train(given: TrainOptions) -> None:
         print_json(document)
         return
     charged = [] if ledger is None else [("charged", f"under {data.name!r} in {ledger}")]
-    print_facts([*_rows(document, str(budget), runs[0].model), *charged, *_saved_rows(folders, runs[0].model)])
+    print_facts([*_rows(document, runs[0].model), *charged, *_saved_rows(folders, runs[0].model)])
 
 
 def budget_of(method: str, epsilon: float | None, delta: float | None) -> Budget:
@@ -340,45 +341,36 @@ def _percent(share: float | None) -> str:
     return "no labels" if share is None else f"{share:.1%}"
 
 
-def _rows(document: dict[str, Any], budget: str, model: Model) -> Iterator[tuple[str, str]]:
+def _rows(document: dict[str, Any], model: Model) -> Iterator[tuple[str, str]]:
     """What is printed of the document."""
     from caribou.methods import METHODS
 
     used = METHODS[model.method].edge_release
-    accuracy, unit, certificate = document["test_accuracy"], document["unit"], document["certificate"]
+    accuracy = document["test_accuracy"]
     fits = len(accuracy["runs"])
     interval = "" if accuracy["ci95"] is None else f" ± {accuracy['ci95']:.1%} (95 % interval over {fits} fits)"
     majority = document["test_metrics"]["majority"]
     always = "" if majority is None else f" (always the most frequent class: {majority:.1%})"
     yield "method", document["method"]
     yield "graph", document["dataset"]
-    if document["epsilon_spent"] != 0:
-        yield "guarantee of one fit", budget
-    else:  # nothing that is protected was read, so the guarantee is better than what was asked for
-        yield "guarantee of one fit", f"epsilon = 0 at {unit} level, whatever epsilon is asked for"
     yield "classes", class_words(document["class_counts"], document["unlabelled"])
-    if document["epsilon_spent"] == 0:
-        yield "spent", f"nothing: no {unit} is read"
     if used is not None and used not in model.released:
         yield "edges", _unused_edges(model)
     yield "test accuracy", f"{_percent(accuracy['mean'])}{interval}{always}"
     yield from metric_rows(document)
     yield "validation accuracy", _percent(document["val_accuracy"])
     if fits > 1:
-        yield "all fits together", f"epsilon = {_epsilon_words(document['epsilon_of_all_fits'])} on a private graph"
+        yield "all fits together", f"epsilon = {float(document['epsilon_of_all_fits']):.4g} on a private graph"
     if not document["accuracies_may_be_published"]:
         words = (
             "these metrics and the counts of classes: they read private labels without noise (see --publish-metrics)"
         )
         yield "do not publish", words
     yield from _published_rows(document["published_metrics"])
-    yield "not protected", document["not_protected"]
-    yield from attack_words(certificate)
-    yield from _curve_rows(certificate)
+    yield from promise_rows(model.certificate)
     yield "seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)"
     if document["peak_rss_mb"] is not None:
         yield "peak memory", f"{document['peak_rss_mb']:.0f} MB"
-    yield "certificate", certificate["status"]
 
 
 def _saved_rows(folders: list[Path], model: Model) -> Iterator[tuple[str, str]]:
@@ -444,33 +436,12 @@ def _unused_edges(model: Model) -> str:
     return "not used: at this epsilon and with these declared degrees they would not help"
 
 
-def attack_words(certificate: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What the promise means for an attacker: a line for each question."""
-    unit, limit = certificate["unit"], certificate["scope"]["limit"]
-    rates = {question: rate["0.01"] for question, rate in certificate["attack_success"].items()}
-    whom = f"every {unit}" if limit is None else f"{unit}s of degree up to {limit}"
-    secret = "does it have label A or B?" if unit == "node" else "this edge or that one?"
-    return (
-        (
-            "attack on presence",
-            f"is it there? At 1 % false positives at most {rates['presence']:.1%} true positives, for {whom}",
-        ),
-        (
-            "attack on replacement",
-            f"{secret} At 1 % false positives at most {rates['replacement']:.1%} true positives, for {whom}",
-        ),
-    )
-
-
-def _curve_rows(certificate: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a node of each degree is promised, where that differs: degree and epsilon."""
-    curve, declared = certificate["epsilon_by_degree"], certificate["scope"]["limit"]
+def promise_rows(certificate: Certificate) -> Iterator[tuple[str, str]]:
+    """What a certificate promises, also by degree where that differs (degree: epsilon, in every graph)."""
+    for title, words in certificate.promise():
+        yield title.lower(), words
+    curve, declared = certificate.epsilon_by_degree, certificate.scope.limit
     if len({epsilon for _, epsilon in curve}) > 1:
-        points = [f"{d}{' (declared)' if d == declared else ''}: {_epsilon_words(epsilon)}" for d, epsilon in curve]
+        points = (f"{d}{' (declared)' if d == declared else ''}: {epsilon:.4g}" for d, epsilon in curve)
         yield "epsilon by degree", f"{', '.join(points)} (degree: epsilon, in every graph)"
-
-
-def _epsilon_words(epsilon: float | str) -> str:
-    if isinstance(epsilon, str):
-        return epsilon
-    return f"{epsilon:.4g}" if epsilon < 1000 else f"{epsilon:.0f}"
+    yield "certificate", certificate.status

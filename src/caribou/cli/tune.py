@@ -15,7 +15,7 @@ from caribou.cli.options import DELTA, METHOD_UNIT, NAME, PAGE, SETTINGS, GraphO
 from caribou.cli.output import print_facts, print_json
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
-from caribou.cli.train import attack_words, parse_settings
+from caribou.cli.train import parse_settings, promise_rows
 from caribou.errors import InputError
 
 
@@ -108,8 +108,9 @@ def tune(given: TuneOptions) -> None:
     if given.as_json:
         print_json(document)
         return
+    promised = [] if found.fitted is None else promise_rows(found.fitted.certificate)
     saved = [] if out is None else [("saved", str(out))]
-    print_facts([*_rows(document, str(budget), found.plan.theorem if found.plan else None), *saved])
+    print_facts([*_rows(document, str(budget), found.plan.theorem if found.plan else None), *promised, *saved])
 
 
 def _rows(document: dict[str, Any], budget: str, theorem: str | None) -> Iterator[tuple[str, str]]:
@@ -122,5 +123,3 @@ def _rows(document: dict[str, Any], budget: str, theorem: str | None) -> Iterato
     else:
         yield "cost of the search", f"{budget}, the released model included"
         yield "one trial", f"epsilon = {document['epsilon_of_a_trial']:.4g}; {theorem}"
-        yield from attack_words(document["certificate"])
-        yield "certificate", document["certificate"]["status"]

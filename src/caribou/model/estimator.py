@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -425,16 +425,6 @@ class Model:
         >>> model.predictions_frame().columns.tolist()
         ['node', 'class', 'probability', 'p_0', 'p_1']
         """
-        (frame,) = self.prediction_pieces(None, data, training_graph=training_graph)
-        return frame
-
-    def prediction_pieces(
-        self, rows: int | None = 1 << 16, data: Any = None, *, training_graph: bool = False
-    ) -> Iterator[pd.DataFrame]:
-        """The frame of predictions, so many ``rows`` at a time (None: all), for tables that are written as they come.
-
-        ``data``, ``training_graph``: as in `predict_proba`.
-        """
         probabilities = self.predict_proba(data, training_graph=training_graph)
         graph = self._origin.trained if data is None else as_graph(data, self.classes)
         if graph is None or graph.node_ids is None:
@@ -442,7 +432,8 @@ class Model:
         else:
             ids, title = tuple(str(i) for i in graph.node_ids), graph.id_title
         new = self.is_new if data is None and self.is_new.any() else None
-        return predictions_tables(probabilities, self.classes, ids, title, self.threshold, new, rows)
+        (frame,) = predictions_tables(probabilities, self.classes, ids, title, self.threshold, new, rows=None)
+        return frame
 
     def embed(self, data: Any = None) -> np.ndarray:
         """X^(K) of the training graph, or of another graph, ``data``, that `release` was called for. [n, d]"""

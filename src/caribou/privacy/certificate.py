@@ -263,18 +263,24 @@ class Certificate:
         void = [("Void", reason) for reason in self.void_reasons]
         return html_table("Privacy certificate", [*about, *self._facts(), *void])
 
-    def _facts(self) -> list[tuple[str, str]]:
-        """What a reader asks first, and the answers."""
+    def promise(self) -> list[tuple[str, str]]:
+        """What is promised, what it cost, and what it means for an attacker, in words."""
         rates = {question: ", ".join(_rate(*rate) for rate in r.items()) for question, r in self.attack_success.items()}
         mu = "" if self.mu is None or math.isinf(self.mu) else f" (mu-GDP with mu = {self.mu:.5g})"
         return [
-            ("Privacy unit", self.unit.value),
-            ("Neighbouring graphs", self.unit.adjacency),
-            ("Not protected", self.unit.unprotected),
             ("Guarantee", f"{self._guarantee_words} at {self.unit.value} level"),
             ("Spent", f"epsilon = {self.epsilon_spent:.6g}{mu}"),
             (f"Attack: is this {self.unit.value} there?", rates["presence"]),
             ("Attack: is it this one or that one?", rates["replacement"]),
+            ("Not protected", self.unit.unprotected),
+        ]
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What a reader asks first, and the answers."""
+        return [
+            ("Privacy unit", self.unit.value),
+            ("Neighbouring graphs", self.unit.adjacency),
+            *self.promise(),
             ("Released", "; ".join(self.released)),
             ("Certificate", f"{self.certificate_id}, {self.created}"),
         ]
