@@ -255,6 +255,37 @@ def test_unknown_layers_and_things_that_are_no_layer_are_refused() -> None:
         release(GRAPH, torch.nn.Linear(3, 3), hops=1, budget=Budget(1), bounds=Bounds(5))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("made", "wrong"),
+    [
+        (ContractiveGraphLayer, {"contraction": 1.2}),
+        (ContractiveGraphLayer, {"contraction": 0}),
+        (ContractiveGraphLayer, {"alpha1": -0.1}),
+        (ContractiveGraphLayer, {"beta": -1}),
+        (ContractiveGraphLayer, {"beta": np.nan}),
+        (SpectralLayer, {"theta0": np.nan}),
+        (SpectralLayer, {"theta1": "a"}),
+        (SpectralLayer, {"contraction": 1.1}),
+        (SpectralLayer, {"beta": -1.0}),
+        (partial(AttentionLayer, np.zeros((4, 1))), {"sharpness": -1.0}),
+        (AttentionLayer, {"rows": np.zeros(4)}),
+        (AttentionLayer, {"rows": np.zeros((4, 0))}),
+        (AttentionLayer, {"rows": np.zeros((4, 1), dtype=complex)}),
+        (AttentionLayer, {"rows": np.full((4, 1), np.nan)}),
+        (GCNLayer, {"columns": 0}),
+        (partial(GCNLayer, 2), {"activation": "sigmoid"}),
+        (partial(GCNLayer, 2), {"theta": np.eye(3)}),
+        (partial(GCNLayer, 2), {"theta": np.eye(2) * 1j}),
+        (partial(GCNLayer, 2), {"theta": np.full((2, 2), np.inf)}),
+        (partial(GCNLayer, 2), {"seed": -1}),
+    ],
+)
+def test_what_a_layer_cannot_be_made_of(made: Callable[..., BoundedLayer], wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as caught:
+        made(**wrong)
+    assert caught.value.field == next(iter(wrong))
+
+
 @pytest.mark.parametrize(("wrong", "used"), [(1.5, 1.0), (-0.1, 0.0), (np.nan, 0.0), (np.inf, 1.0)])
 def test_weights_outside_of_the_unit_interval_are_brought_into_it(wrong: float, used: float) -> None:
     """Never refused: an error would tell that a certain pair is an edge."""
