@@ -39,7 +39,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import caribou as cb
-from caribou.mechanisms.noisy_descent import Descent, Optimizer, noisy_gradient_descent, train_privately
+from caribou.mechanisms.noisy_descent import Adam, Descent, noisy_gradient_descent, train_privately
 from caribou.model.estimator import accuracy
 from caribou.models.features import unit_root_rows
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -309,7 +309,7 @@ def our_steps(module: nn.Module, x: np.ndarray, y: np.ndarray, classes: int, ste
     if isinstance(module, nn.Linear):
         schedule = Descent(steps, CLIP, 0.01 / len(y))
         return lambda: noisy_gradient_descent(x, y, classes=classes, schedule=schedule, calibrated=part, noise=noise)
-    rule = Optimizer(0.01)
+    rule = Adam(0.01)
     return lambda: train_privately(
         module, x, y, clip=CLIP, divisor=len(y), optimizer=rule, calibrated=part, noise=noise
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,13 +16,24 @@ from caribou.errors import InputError
 from caribou.mechanisms.clipped_gradients import clipped_gradient_sum
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
+    Adam,
     Descent,
-    Optimizer,
     average_noise_variance,
     noisy_gradient_descent,
     train_privately,
 )
 from descent_support import C, D, N, data, full_batch, mlp, vector
+
+
+@dataclass(frozen=True)
+class Plain(Adam):
+    """Steps that are the noisy gradients themselves, so that noise can be seen in them; the last iterate is returned."""
+
+    average_from: float = 1.0
+
+    def updates(self, gradients: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+        for gradient in gradients:
+            yield -self.learning_rate * gradient
 
 
 def test_noise_of_the_linear_model_has_the_claimed_std() -> None:
@@ -42,7 +55,7 @@ def test_noise_of_a_module_has_the_claimed_std_and_is_divided_by_the_constant() 
         y,
         clip=0.5,
         divisor=64,
-        optimizer=Optimizer(learning_rate=2.0, decay=0.0),
+        optimizer=Plain(2.0),
         calibrated=full_batch(1, 4.0),
         noise=NoiseSource.secure(),
     )
@@ -78,7 +91,7 @@ def fit(
     steps: int,
     *,
     multiplier: float = 1.0,
-    optimizer: Optimizer | None = None,
+    optimizer: Adam | None = None,
     noise: NoiseSource,
     x: np.ndarray | None = None,
     y: np.ndarray | None = None,
@@ -90,22 +103,18 @@ def fit(
         labels if y is None else y,
         clip=0.5,
         divisor=N,
-        optimizer=optimizer or Optimizer(0.1),
+        optimizer=optimizer or Plain(0.1),
         calibrated=full_batch(steps, multiplier),
         noise=noise,
     )
 
 
-@pytest.mark.parametrize("rule", ["momentum", "adam"])
-def test_optimizers_agree_with_torch(rule: str) -> None:
+def test_adam_agrees_with_that_of_torch() -> None:
     """With a huge clip and no noise it is the optimiser of torch on the full batch."""
     x, y = data()
-    ours = fit(mlp(), 12, multiplier=0.0, optimizer=Optimizer(0.05, rule), noise=NoiseSource.seeded(0))
+    ours = fit(mlp(), 12, multiplier=0.0, optimizer=Adam(0.05, average_from=1.0), noise=NoiseSource.seeded(0))
     theirs = mlp()
-    parameters = theirs.parameters()
-    torch_rule = (
-        torch.optim.SGD(parameters, 0.05, momentum=0.9) if rule == "momentum" else torch.optim.Adam(parameters, 0.05)
-    )
+    torch_rule = torch.optim.Adam(theirs.parameters(), 0.05)
     for _ in range(12):
         sums = clipped_gradient_sum(theirs, x, y, 0.5)
         for p, g in zip(theirs.parameters(), sums, strict=True):
@@ -130,9 +139,9 @@ def test_noise_does_not_depend_on_the_model_seed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_iterates_are_averaged() -> None:
-    last = vector(fit(mlp(), 8, optimizer=Optimizer(0.5), noise=NoiseSource.seeded(0)))
-    averaged = vector(fit(mlp(), 8, optimizer=Optimizer(0.5, average_from=0.5), noise=NoiseSource.seeded(0)))
-    partial = [vector(fit(mlp(), k, optimizer=Optimizer(0.5), noise=NoiseSource.seeded(0))) for k in (5, 6, 7, 8)]
+    last = vector(fit(mlp(), 8, optimizer=Plain(0.5), noise=NoiseSource.seeded(0)))
+    averaged = vector(fit(mlp(), 8, optimizer=Plain(0.5, average_from=0.5), noise=NoiseSource.seeded(0)))
+    partial = [vector(fit(mlp(), k, optimizer=Plain(0.5), noise=NoiseSource.seeded(0))) for k in (5, 6, 7, 8)]
     assert not np.allclose(last, averaged)
     assert np.allclose(averaged, np.mean(partial, axis=0))
 
@@ -140,7 +149,7 @@ def test_iterates_are_averaged() -> None:
 def test_the_divisor_is_declared() -> None:
     """The number of rows enters the sum, not the divisor: doubling the divisor halves every step exactly."""
     x, y = data()
-    kwargs = {"clip": 0.5, "optimizer": Optimizer(0.1, decay=0.0), "noise": NoiseSource.seeded(3)}
+    kwargs = {"clip": 0.5, "optimizer": Plain(0.1), "noise": NoiseSource.seeded(3)}
     part = full_batch(1, 1.0)
     start = vector(mlp())
     one = vector(train_privately(mlp(), x, y, divisor=10, calibrated=part, **kwargs)) - start
@@ -151,7 +160,7 @@ def test_the_divisor_is_declared() -> None:
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d(6), nn.InstanceNorm1d(6, track_running_stats=True)])
 def test_batch_statistics_are_refused(norm: nn.Module) -> None:
-    with pytest.raises(InputError, match="must not contain batch normalisation"):
+    with pytest.raises(InputError, match="must be a chain"):
         fit(nn.Sequential(nn.Linear(D, 6), norm, nn.Linear(6, C)), 2, noise=NoiseSource.seeded(0))
 
 
@@ -214,8 +223,6 @@ def test_bad_arguments() -> None:
         fit(mlp(), 2, noise=noise, y=y - 1)
     with pytest.raises(InputError, match="momentum must be in"):
         Descent(steps=3, clip=0.3, step_size=0.1, momentum=1.0)
-    with pytest.raises(InputError, match="rule must be one of"):
-        Optimizer(0.1, "lbfgs")
-    with pytest.raises(InputError, match="must have parameters"):
+    with pytest.raises(InputError, match="must be a chain"):
         fit(nn.Identity(), 2, noise=noise)
     assert noise.draws == 0

@@ -40,55 +40,44 @@ def linear_clipped_sum(rows: Rows, labels: np.ndarray, weights: np.ndarray, clip
 def clipped_gradient_sum(
     module: nn.Module, x: np.ndarray | sp.csr_array | Rows, labels: np.ndarray, clip: float
 ) -> list[Tensor]:
-    """sum_i g_i min(1, clip / ||g_i||), g_i the gradient of example i's cross-entropy in all trainable parameters.
-
-    In closed form for chains of linear layers and elementwise activations; by ``torch.func`` otherwise.
+    """sum_i g_i min(1, clip / ||g_i||), g_i the gradient of example i's cross-entropy in all parameters, in closed form.
 
     Args:
-        module: [n, d] -> logits [n, C], in double precision.
-        x: [n, d], dense; CSR or `Rows` too for chains.
+        module: a chain of layers (`chain_layers`), [n, d] -> logits [n, C], in double precision.
+        x: [n, d], dense, CSR or `Rows`.
         labels: [n].
         clip: the bound on one contribution.
 
     Returns:
-        One tensor per trainable parameter, in the order of ``module.parameters()``.
+        One tensor per parameter, in the order of ``module.parameters()``.
 
     >>> module = nn.Linear(2, 2, bias=False).double()
     >>> (total,) = clipped_gradient_sum(module, np.array([[2.0, 0.0]]), np.array([0]), clip=0.5)
     >>> round(float(total.norm()), 6)
     0.5
     """
-    y = torch.from_numpy(np.asarray(labels, dtype=np.int64))
-    layers = chain_layers(module)
-    if layers is not None:
-        return _chain_sum(layers, x, y, clip)
-    if sp.issparse(x) or isinstance(x, Rows):
-        kind = "Rows" if isinstance(x, Rows) else "CSR"
-        raise InputError(
-            f"x must be dense for a module that is not a chain of layers, got {kind} and {type(module).__name__}"
-        )
-    return _functional_sum(module, torch.from_numpy(np.asarray(x)), y, clip)
+    return _chain_sum(chain_layers(module), x, torch.from_numpy(np.asarray(labels, dtype=np.int64)), clip)
 
 
 _ELEMENTWISE = (nn.ReLU, nn.SELU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.Softplus, nn.Identity)
 
 
-def chain_layers(module: nn.Module) -> list[nn.Module] | None:
-    """The layers of a chain x -> linear -> activation -> linear ..., or None for any other module."""
-    layers: list[nn.Module] = []
-    if isinstance(module, nn.Linear):
-        layers = [module]
-    elif type(module) is nn.Sequential:
-        layers = list(module)
+def chain_layers(module: nn.Module) -> list[nn.Module]:
+    """The layers of a chain x -> linear -> activation -> linear ...; any other module is refused.
+
+    In a chain no example has a part in the gradient of another one, as it would with batch normalisation.
+    """
+    layers = list(module) if type(module) is nn.Sequential else [module]
+    linear = [layer for layer in layers if type(layer) is nn.Linear]
     plain = all(type(layer) is nn.Linear or isinstance(layer, _ELEMENTWISE) for layer in layers)
     trainable = all(p.requires_grad for layer in layers for p in layer.parameters())
-    distinct = len({id(layer) for layer in layers if isinstance(layer, nn.Linear)})
-    begins = bool(layers) and isinstance(layers[0], nn.Linear)
-    return layers if begins and plain and trainable and distinct == _linear_count(layers) else None
-
-
-def _linear_count(layers: list[nn.Module]) -> int:
-    return sum(isinstance(layer, nn.Linear) for layer in layers)
+    begins = bool(layers) and layers[0] in linear
+    if not (begins and plain and trainable and len(set(linear)) == len(linear)):
+        raise InputError(
+            "module must be a chain of different trainable linear layers and elementwise activations that begins with a linear "
+            f"one, got {type(module).__name__}"
+        )
+    return layers
 
 
 def take_rows(x: Any, index: np.ndarray) -> Any:
@@ -157,31 +146,3 @@ def _squared_norms(h: Any) -> Tensor:
         return torch.from_numpy(h.norms**2)
     squares = h.multiply(h).sum(axis=1) if sp.issparse(h) else np.einsum("ij,ij->i", h, h)
     return torch.from_numpy(np.asarray(squares, dtype=np.float64).ravel())
-
-
-def _functional_sum(module: nn.Module, x: Tensor, y: Tensor, clip: float) -> list[Tensor]:
-    """Per-example gradients of any module by vmap(grad): memory of one gradient per example."""
-    trainable = {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
-    fixed = {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
-    fixed |= {name: b.detach() for name, b in module.named_buffers()}
-
-    def loss(values: dict[str, Tensor], row: Tensor, label: Tensor) -> Tensor:
-        logits = torch.func.functional_call(module, {**fixed, **values}, (row.unsqueeze(0),))
-        return torch.nn.functional.cross_entropy(logits, label.unsqueeze(0))
-
-    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(trainable, x, y)
-    squared = torch.stack([g.flatten(1).square().sum(dim=1) for g in each.values()]).sum(dim=0)
-    finite = torch.isfinite(squared)
-    factor = (clip / squared[finite].sqrt().clamp(min=1e-300)).clamp(max=1)
-    return [torch.tensordot(factor, g[finite], dims=1).detach() for g in each.values()]
-
-
-def refuse_batch_statistics(module: nn.Module) -> None:
-    """Raise for modules that let one example change another's gradient."""
-    for name, part in module.named_modules():
-        tied = isinstance(part, nn.modules.batchnorm._BatchNorm) or getattr(part, "track_running_stats", False)
-        if tied:
-            raise InputError(
-                f"module must not contain batch normalisation (it ties examples together), "
-                f"got {type(part).__name__} at {name or 'the top'!r}"
-            )

@@ -3,7 +3,8 @@
 Every step takes all examples: T Gaussian mechanisms, which compose exactly (mu^2 = T / z^2). The sum of clipped gradients
 (`caribou.mechanisms.clipped_gradients`) moves by at most ``clip`` in L2 when one example is added or removed, the noise has
 std = clip x noise_multiplier, and everything after it (momentum, Adam, averaging, shrinkage) is post-processing. Divisors are
-declared constants: the number of examples is data. Batch statistics would tie examples together and are refused.
+declared constants: the number of examples is data. Modules are chains of layers; others could tie examples together, and are
+refused.
 
 The linear model works in NumPy on `Rows`, which keep sparse features sparse; modules work in torch.
 """
@@ -20,13 +21,13 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from caribou._validate import below_one, integer, one_of, positive, unit_interval
+from caribou._validate import below_one, integer, positive, unit_interval
 from caribou.errors import InputError
 from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.clipped_gradients import (
+    chain_layers,
     clipped_gradient_sum,
     linear_clipped_sum,
-    refuse_batch_statistics,
 )
 from caribou.mechanisms.clipped_sum import ClippedSum, running_multiplier
 from caribou.mechanisms.noise_source import NoiseSource
@@ -139,52 +140,38 @@ def average_noise_variance(schedule: Descent, calibrated: AllocatedPart, sensiti
 # -- modules -------------------------------------------------------------------------------------------------------
 
 
-RULES = ("momentum", "adam")
+DECAY, SECOND_DECAY = 0.9, 0.999
+"""beta_1 and beta_2 of Adam."""
 
 
 @dataclass(frozen=True)
-class Optimizer:
-    """How noisy gradients become steps; all of it is post-processing.
+class Adam:
+    """How noisy gradients become steps (Kingma and Ba 2015); all of it is post-processing.
 
     Args:
         learning_rate: > 0.
-        rule: "momentum" or "adam".
-        decay: the momentum factor (0 = plain descent), or Adam's beta_1; in [0, 1).
-        second_decay: Adam's beta_2, in [0, 1).
         average_from: the share of steps after which iterates are averaged; 1 returns the last one.
 
-    >>> list(Optimizer(0.5, decay=0.0).updates(iter([np.array([2.0])])))
-    [array([-1.])]
+    >>> [round(float(step[0]), 6) for step in Adam(0.5).updates(iter([np.array([2.0])]))]
+    [-0.5]
     """
 
     learning_rate: float
-    rule: str = "momentum"
-    decay: float = 0.9
-    second_decay: float = 0.999
-    average_from: float = 1.0
+    average_from: float = 0.5
 
     def __post_init__(self) -> None:
         positive(learning_rate=self.learning_rate)
         unit_interval(average_from=self.average_from)
-        below_one(decay=self.decay)
-        below_one(second_decay=self.second_decay)
-        one_of(RULES, rule=self.rule)
 
     def updates(self, gradients: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         """The step that each noisy gradient leads to, one by one."""
         first: np.ndarray | float = 0.0
         second: np.ndarray | float = 0.0
         for count, gradient in enumerate(gradients, start=1):
-            if self.rule == "momentum":
-                first = self.decay * first + gradient
-                yield -self.learning_rate * first
-            elif self.rule == "adam":
-                first = self.decay * first + (1 - self.decay) * gradient
-                second = self.second_decay * second + (1 - self.second_decay) * gradient**2
-                root = np.sqrt(second / (1 - self.second_decay**count)) + 1e-8
-                yield -self.learning_rate * (first / (1 - self.decay**count)) / root
-            else:
-                raise InputError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
+            first = DECAY * first + (1 - DECAY) * gradient
+            second = SECOND_DECAY * second + (1 - SECOND_DECAY) * gradient**2
+            root = np.sqrt(second / (1 - SECOND_DECAY**count)) + 1e-8
+            yield -self.learning_rate * (first / (1 - DECAY**count)) / root
 
 
 def train_privately(
@@ -194,7 +181,7 @@ def train_privately(
     *,
     clip: float,
     divisor: float,
-    optimizer: Optimizer,
+    optimizer: Adam,
     calibrated: AllocatedPart,
     noise: NoiseSource,
     max_rows: int | None = None,
@@ -216,23 +203,21 @@ def train_privately(
         A trained copy of the module, in double precision.
 
     Formal guarantee: each step adds N(0, (clip z)^2 I) to a sum that one example moves by at most ``clip``. So the whole sequence
-    of iterates costs the part's event: T Gaussians. Assumes that no module ties examples together, which is checked for batch
-    normalisation.
+    of iterates costs the part's event: T Gaussians. A module that is no chain could tie
+    examples together, and is refused.
 
     >>> from caribou.privacy.allocation import Part
     >>> part = AllocatedPart(Part("training", steps=3), noise_multiplier=1.0)
     >>> trained = train_privately(
-    ...     nn.Linear(2, 2), np.eye(2), np.array([0, 1]), clip=1.0, divisor=1.0, optimizer=Optimizer(0.1),
+    ...     nn.Linear(2, 2), np.eye(2), np.array([0, 1]), clip=1.0, divisor=1.0, optimizer=Adam(0.1),
     ...     calibrated=part, noise=NoiseSource.secure())
     >>> trained.weight.shape, trained.weight.dtype
     (torch.Size([2, 2]), torch.float64)
     """
     clip, divisor = positive(clip=clip), positive(divisor=divisor)
-    refuse_batch_statistics(module)
+    chain_layers(module)
     model = copy.deepcopy(module).double()
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        raise InputError("module must have parameters to train, got none")
+    parameters = list(model.parameters())
     rows = _double(x)
     y = _checked_labels(labels, rows.shape[0], None)
     size = sum(p.numel() for p in parameters)

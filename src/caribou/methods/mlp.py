@@ -38,8 +38,8 @@ from caribou.mechanisms.bounded_rows import Rows, unit_length
 from caribou.mechanisms.clipped_gradients import take_rows
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
+    Adam,
     Descent,
-    Optimizer,
     average_noise_variance,
     noisy_gradient_descent,
     train_privately,
@@ -392,7 +392,7 @@ def train_network(
         labels[split.train],
         clip=schedule.clip,
         divisor=train_size,
-        optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
+        optimizer=Adam(NETWORK_RATE),
         calibrated=descent,
         noise=noise,
         max_rows=graph.num_nodes,

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from caribou.errors import InputError
 from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.clipped_gradients import affine, chain_layers
 
@@ -62,12 +61,9 @@ def chain_logits(module: nn.Module, x: np.ndarray | sp.csr_array | Rows) -> np.n
     >>> chain_logits(layer, sp.csr_array(np.eye(2))).shape
     (2, 1)
     """
-    layers = chain_layers(module)
-    if layers is None:
-        raise InputError(f"module must be a chain of linear layers and activations, got {type(module).__name__}")
     h: Any = x
     with torch.no_grad():
-        for layer in layers:
+        for layer in chain_layers(module):
             h = affine(layer, h).detach() if isinstance(layer, nn.Linear) else layer(h)
     return np.asarray(h.numpy())
 
@@ -78,8 +74,4 @@ def first_layer(module: nn.Module, x: np.ndarray | sp.csr_array | Rows) -> np.nd
     >>> first_layer(selu_network(3, 8, 2, np.random.default_rng(0)), np.ones((1, 3))).shape
     (1, 8)
     """
-    layers = chain_layers(module)
-    if layers is None or not isinstance(layers[0], nn.Linear):
-        raise InputError(f"module must be a chain that begins with a linear layer, got {type(module).__name__}")
-    with torch.no_grad():
-        return np.asarray(affine(layers[0], x).detach().numpy())
+    return chain_logits(chain_layers(module)[0], x)
