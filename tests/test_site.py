@@ -34,18 +34,15 @@ def hook(name: str) -> ModuleType:
 # -- hooks ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "made"),
-    [
+def test_indices_and_powers_get_their_place() -> None:
+    for text, made in [
         ("s'_u = C_L X^(0)", "s'<sub>u</sub> = C<sub>L</sub> X<sup>(0)</sup>"),
         ("S^(-1/2) and 2^-53, e^ε_i", "S<sup>-1/2</sup> and 2<sup>-53</sup>, e<sup>ε<sub>i</sub></sup>"),
         ("||W||_2 &lt; 1, x_i², deg_i", "||W||<sub>2</sub> &lt; 1, x<sub>i</sub>², deg<sub>i</sub>"),
         ("e^(-ε (max s - s_k)) Z_(k-1)", "e<sup>-ε (max s - s<sub>k</sub>)</sup> Z<sub>k-1</sub>"),
         ("noise_std, own_share, a-b, 1.5", "noise_std, own_share, a-b, 1.5"),
-    ],
-)
-def test_indices_and_powers_get_their_place(text: str, made: str) -> None:
-    assert hook("formulas").raised(text) == made
+    ]:
+        assert hook("formulas").raised(text) == made
 
 
 def test_code_formulas_and_headings_stay_as_they_are() -> None:

@@ -63,50 +63,45 @@ def test_the_row_of_an_end_that_is_no_node_is_named(
         tables.blocked("a", Layout(NODES, COLUMNS, 11))
 
 
-@pytest.mark.parametrize(
-    ("ends", "got"),
-    [([0, 1, 2, None], "an empty cell"), (["0", "1", "2", "dan"], "'dan'"), (["0", "1", "2", "1.5"], "'1.5'")],
-)
-def test_row_numbers_of_a_table_are_whole_numbers(ends: list[object], got: str) -> None:
-    table = FrameTable("edges", pa.table({"source": [0, 1, 2, 3], "target": ends}))
-    with pytest.raises(
-        DataError, match=r"edges: row 4: edges must be whole numbers .*\(--column id=TITLE\)"
-    ) as refused:
-        list(open_edges(table, Titles()).chunks(4, 5))
-    assert refused.value.value == (got if got == "an empty cell" else f"{got} (--column id=TITLE)") or got in str(
-        refused.value
-    )
+def test_row_numbers_of_a_table_are_whole_numbers() -> None:
+    for ends, got in [
+        ([0, 1, 2, None], "an empty cell"),
+        (["0", "1", "2", "dan"], "'dan'"),
+        (["0", "1", "2", "1.5"], "'1.5'"),
+    ]:
+        table = FrameTable("edges", pa.table({"source": [0, 1, 2, 3], "target": ends}))
+        with pytest.raises(
+            DataError, match=r"edges: row 4: edges must be whole numbers .*\(--column id=TITLE\)"
+        ) as refused:
+            list(open_edges(table, Titles()).chunks(4, 5))
+        assert refused.value.value == (got if got == "an empty cell" else f"{got} (--column id=TITLE)") or got in str(
+            refused.value
+        )
 
 
-@pytest.mark.parametrize(
-    ("header", "titles", "chosen"),
-    [
+def test_the_columns_of_ends() -> None:
+    for header, titles, chosen in [
         (["a", "b"], Titles(), ("a", "b")),
         (["id", "source", "target"], Titles(), ("source", "target")),
         (["from", "to", "amount"], Titles(), ("from", "to")),
         (["from", "to"], Titles(target="from"), ("to", "from")),
         (["w", "a", "b"], Titles(source="a", target="b"), ("a", "b")),
-    ],
-)
-def test_the_columns_of_ends(header: list[str], titles: Titles, chosen: tuple[str, str]) -> None:
-    findings = Findings()
-    edges = open_edges(FrameTable("edges", pa.table({name: [1] for name in header})), titles, None, findings)
-    assert isinstance(edges, EdgeTable)
-    assert edges.titles == chosen
-    assert len(findings.notes) == (len(header) > 2)
+    ]:
+        findings = Findings()
+        edges = open_edges(FrameTable("edges", pa.table({name: [1] for name in header})), titles, None, findings)
+        assert isinstance(edges, EdgeTable)
+        assert edges.titles == chosen
+        assert len(findings.notes) == (len(header) > 2)
 
 
-@pytest.mark.parametrize(
-    ("header", "titles", "message"),
-    [
+def test_columns_that_cannot_be_ends() -> None:
+    for header, titles, message in [
         (["a"], Titles(), r"must hold two columns, source and target, found only 'a'"),
         (["a", "b"], Titles(source="z"), r"source column 'z' is missing, found 'a', 'b' \(--column source=TITLE\)"),
         (["a", "b"], Titles(source="b", target="b"), r"must be two columns, got 'b' twice"),
-    ],
-)
-def test_columns_that_cannot_be_ends(header: list[str], titles: Titles, message: str) -> None:
-    with pytest.raises(DataError, match=f"edges: .*{message}"):
-        open_edges(FrameTable("edges", pa.table({name: [1] for name in header})), titles)
+    ]:
+        with pytest.raises(DataError, match=f"edges: .*{message}"):
+            open_edges(FrameTable("edges", pa.table({name: [1] for name in header})), titles)
 
 
 def test_a_first_edge_in_place_of_the_titles_is_not_lost(tmp_path: Path) -> None:

@@ -37,17 +37,15 @@ def test_csv_in_pieces(tmp_path: Path) -> None:
     assert piece.row(0) == f"{tmp_path}/a.csv: row 3"
 
 
-@pytest.mark.parametrize(
-    ("separator", "sign", "encoding"), [(";", ";", "latin-1"), ("tab", "\t", "cp1252"), ("|", "|", "utf-16")]
-)
-def test_csv_of_other_countries_is_declared(tmp_path: Path, separator: str, sign: str, encoding: str) -> None:
-    (tmp_path / "a.csv").write_text(f"id{sign}ort\n1{sign}Zürich\n2{sign}Köln\n", encoding=encoding)
-    assert rows(tmp_path / "a.csv", separator=separator, encoding=encoding) == [("1", "Zürich"), ("2", "Köln")]
+def test_csv_of_other_countries_is_declared(tmp_path: Path) -> None:
+    for separator, sign, encoding in [(";", ";", "latin-1"), ("tab", "\t", "cp1252"), ("|", "|", "utf-16")]:
+        (tmp_path / "a.csv").write_text(f"id{sign}ort\n1{sign}Zürich\n2{sign}Köln\n", encoding=encoding)
+        assert rows(tmp_path / "a.csv", separator=separator, encoding=encoding) == [("1", "Zürich"), ("2", "Köln")]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_csv_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Filled up from the right, a short row would lose its label and gain a feature."""
+    for content, message in [
         ("a,b\n1,ü\n".encode("latin-1"), r"must be UTF-8 \(--encoding latin-1\)"),
         ("a,ü\n1,2\n".encode("latin-1"), r"must be UTF-8 \(--encoding latin-1\)"),
         ("a,b\n1,2\n".encode("utf-16"), r"must be UTF-8 \(--encoding latin-1\)"),
@@ -61,13 +59,10 @@ def test_csv_of_other_countries_is_declared(tmp_path: Path, separator: str, sign
         (b"", r"has no columns"),
         (b"a,b\n1,2\n1,2,3\n", r"row 2 must have 2 cells, got 3"),
         (b'a,b\n1,2\n"x\ny",3\n4\n', r"row 3 must have 2 cells, got 1"),
-    ],
-)
-def test_csv_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, message: str) -> None:
-    """Filled up from the right, a short row would lose its label and gain a feature."""
-    (tmp_path / "t.csv").write_bytes(content)
-    with pytest.raises(DataError, match=f"t.csv: {message}"):
-        rows(tmp_path / "t.csv")
+    ]:
+        (tmp_path / "t.csv").write_bytes(content)
+        with pytest.raises(DataError, match=f"t.csv: {message}"):
+            rows(tmp_path / "t.csv")
 
 
 def test_a_folder_is_one_table_of_one_kind(tmp_path: Path) -> None:

@@ -226,8 +226,8 @@ class MechanismRecord:
     @classmethod
     def inputs(cls) -> dict[str, Any]:
         """The fields that stand among the details, with their types; those of a calibrated record stand there one by one."""
-        beside = ("name", "payers", CALIBRATED)
-        fields = {key: kind for key, kind in stated_fields(cls).items() if key not in beside}
+        outside = ("name", "payers", CALIBRATED)
+        fields = {key: kind for key, kind in stated_fields(cls).items() if key not in outside}
         return fields | (stated_fields(calibrated) if (calibrated := stated_fields(cls).get(CALIBRATED)) else {})
 
     @property
@@ -260,9 +260,9 @@ class MechanismRecord:
 
     @classmethod
     def _read(cls, record: Mapping[str, Any]) -> Self:
-        beside = {"name": record["name"], "payers": list(record["costs"])}
+        outside = {"name": record["name"], "payers": list(record["costs"])}
         inputs = {key: record["details"][key] for key in cls.inputs()}
-        stated = {**beside, CALIBRATED: inputs, **inputs}
+        stated = {**outside, CALIBRATED: inputs, **inputs}
         return cls(**read_fields(cls, {key: stated[key] for key in stated_fields(cls)}, ""))
 
     def __reduce__(self) -> tuple[Any, ...]:
