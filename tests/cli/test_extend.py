@@ -124,25 +124,6 @@ def test_a_run_is_extended_once(months: Path, first: Path) -> None:
     assert cb.load(first / "again").certificate.void_reasons == ()
 
 
-def test_a_killed_month_resumes_where_the_last_saved_run_stands(
-    months: Path, first: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed before anything is asked, nothing was spent: the same command makes the month."""
-    from caribou.privacy.ledger import Ledger as Book
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Book, "charge", killed)
-    code, _ = extend(months, first, "run-0", 1, "run-1")
-    assert code == 130
-    monkeypatch.undo()
-    monkeypatch.setenv("CARIBOU_STATE", str(first / "state"))
-    assert extend(months, first, "run-0", 1, "run-1")[0] == 0
-    assert extend(months, first, "run-1", 2, "run-2")[0] == 0
-    assert len(Ledger(first / "ledger.sqlite").entries()) == 3
-
-
 def test_refusals(months: Path, first: Path) -> None:
     out, ledger = ("--out", first / "x"), ("--ledger", first / "ledger.sqlite")
     assert "ledger must be given" in refusal("extend", first / "run-0", *tables(months, 1), *out)
@@ -173,30 +154,3 @@ def test_new_spellings_of_ids_are_refused(months: Path, first: Path) -> None:
     assert len(Ledger(first / "ledger.sqlite").entries()) == 1
     done = run("extend", first / "run-0", *files, "--out", first / "new", *ledger, "--left")
     assert (done.returncode, "0 of 90 known nodes are in the graph" in done.stdout) == (0, True), done.stderr
-
-
-def test_another_graph_is_released_once_and_every_command_gives_it(months: Path, tmp_path: Path) -> None:
-    """predict, predict again, embed: one entry, and the same numbers."""
-    ledger, run = tmp_path / "ledger.sqlite", tmp_path / "run"
-    names = ("--name", "accounts", "--ledger", ledger)
-    caribou("train", "caribou-edp", *tables(months, 0), "--out", run, *names)
-    again = (run, *tables(months, 1), *names, "--out")
-    refused = refusal("predict", *again, tmp_path / "a.csv")
-    assert "predictions never spend: --release --ledger LEDGER makes a release about it" in refused
-    assert "give --training-graph" in refused
-    release = ("--release", "--epsilon", 0.5)
-    assert "replace the fingerprint" in refusal("predict", *again, tmp_path / "a.csv", *release)
-    same = ("--replace-fingerprint", "--reason", "February", "--person", "ada", "--period", "2026-02")
-    assert "epsilon = 0.5" in caribou("predict", *again, tmp_path / "a.csv", *same, *release).stderr
-    assert "nothing is spent" in caribou("predict", *again, tmp_path / "b.csv").stderr
-    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
-    assert "nothing is spent" in caribou("embed", *again, tmp_path / "rows.csv").stderr
-    assert len(pd.read_csv(tmp_path / "rows.csv")) == SIZES[1]
-    book = Ledger(ledger)
-    assert len(book.entries()) == 2
-    assert {(c.person, c.reason) for c in book.history("accounts") if c.old is not None} == {("ada", "February")}
-    other = refusal("predict", *again, tmp_path / "c.csv", "--release", "--epsilon", 1)
-    assert "epsilon must be that of the release" in other
-    caribou("predict", *again, tmp_path / "c.csv", *release, "--spend")
-    assert len(book.entries()) == 3
-    assert (tmp_path / "a.csv").read_text() != (tmp_path / "c.csv").read_text()

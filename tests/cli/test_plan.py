@@ -47,14 +47,6 @@ def test_plan_reproduces_the_noise_table_of_the_paper() -> None:
     assert rows[-1]["linear_noise_multiplier"] == pytest.approx(12.11, abs=0.005)
 
 
-def test_plan_at_node_level_and_where_the_fixed_order_is_infeasible() -> None:
-    document = plan("--unit", "node", "--epsilon", "1", "--degree-cap", "20", "--nodes", "2708", "--alpha1", "0.8")
-    assert document["degree_floor"] == 20
-    assert document["rows"][0]["rdp_fixed_noise_multiplier"] is None
-    assert document["rows"][0]["rdp_noise_multiplier"] == document["rows"][0]["rdp_best_noise_multiplier"]
-    assert any("Order 6" in note for note in document["notes"])
-
-
 def test_plan_at_node_level_states_epsilon_by_degree() -> None:
     """Every edge read, headline up to a degree; with all nodes covered the largest degree pays the headline."""
     some = plan(

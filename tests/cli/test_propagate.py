@@ -73,14 +73,6 @@ def test_an_empty_edge_table_is_warned_of_on_stderr_alone(
     assert "none." not in elsewhere, "the name of the file may tell, too"
 
 
-def test_json_and_discard(files: Path) -> None:
-    out = str(files / "out.npy")
-    document = caribou(*command(files, "--degree-floor", 10, "--hops", 2, "--out", out, "--json")).document
-    assert document["resumed_at_round"] is None
-    assert document["certificate"]["public_parameters"]["hops"] == 2
-    assert "nothing to remove" in caribou(*command(files, "--out", out, "--discard")).stdout
-
-
 # -- tables, ids, queries and addresses -----------------------------------------------------------------------------------
 
 

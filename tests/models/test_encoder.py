@@ -19,10 +19,7 @@ from caribou.models.encoder import (
     Prior,
     Scaling,
     cross_fit,
-    fit_one,
-    kept_encoders,
 )
-from caribou.models.objective import Objective
 from caribou.randomness import Streams
 
 GRAPH = load("csbm:nodes=150,classes=3,features=8,average_degree=6,signal=2.0", seed=2)
@@ -161,29 +158,3 @@ def test_logits_are_those_of_the_layers_written_out(hidden: tuple[int, ...], spa
 
 
 # -- encoders that are kept ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("few_steps")
-def test_inside_an_encoder_is_fitted_once_per_graph_seed_and_widths(monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted: list[tuple[int, tuple[int, ...], int]] = []
-    original = module._fitted
-
-    def counted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int, objective: Objective) -> Prior:
-        fitted.append((streams.seed, hidden, folds))
-        return original(graph, streams, hidden, folds, objective)
-
-    monkeypatch.setattr(module, "_fitted", counted)
-    store: dict = {}
-    with kept_encoders(store):
-        first = cross_fit(GRAPH, Streams(0), ())
-        assert cross_fit(GRAPH, Streams(0), ()) is first
-        cross_fit(GRAPH, Streams(1), ())
-        cross_fit(GRAPH, Streams(0), (4,))
-        assert fit_one(GRAPH, Streams(0), ()) is not first
-    assert fitted == [(0, (), FOLDS), (1, (), FOLDS), (0, (4,), FOLDS), (0, (), 0)]
-    assert len(store) == 4
-    with kept_encoders():  # a store of its own
-        cross_fit(GRAPH, Streams(0), ())
-    again = cross_fit(GRAPH, Streams(0), ())
-    assert len(fitted) == 6
-    assert bits(again) == bits(first)

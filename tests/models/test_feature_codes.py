@@ -25,13 +25,6 @@ def test_groups_are_found(features: np.ndarray | sp.csr_array) -> None:
     assert table.max(axis=1).sum() / N > 0.9
 
 
-def test_no_more_codes_than_different_rows() -> None:
-    rows = np.eye(70, dtype=np.float32)[np.arange(300) % 3] + 1
-    codes = FeatureCodes.of(rows, 8, np.random.default_rng(0))
-    assert codes.count == 3
-    assert len(set(codes(rows).tolist())) == 3
-
-
 @pytest.mark.parametrize("value", [0.0, 1.0])
 @pytest.mark.parametrize("columns", [20, 80])
 def test_a_wide_table_of_equal_rows_has_one_code(columns: int, value: float) -> None:

@@ -55,14 +55,6 @@ def test_a_group_per_epsilon_a_row_per_method_and_the_best_two_of_a_column() -> 
     assert list(found["ε = 8"]) == ["votes-edp"], "methods without a figure at this epsilon have no row"
 
 
-def test_published_figures_and_titles_of_data_sets() -> None:
-    found = rows(published=lambda m, d, e: 79.44 if (m, d, e) == ("votes-edp", "cora", 1) else None)
-    assert found["ε = 1"]["votes-edp"][0].paper == "79.4"
-    assert found["ε = 1"]["gap-edp"][0].paper == ""
-    means = grouped(RECORDS, "epsilon", "method", "dataset")
-    assert score_table("t", "T", RECORDS, means, dataset_title=str.upper).head == ("method", "CORA", "PUBMED")
-
-
 def test_curves_over_epsilon_need_a_finite_one() -> None:
     (figure,) = epsilon_curves("c", RECORDS)
     assert "votes-edp 1: 81, 8: 86" in figure.alternative  # type: ignore[union-attr]
