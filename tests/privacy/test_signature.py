@@ -150,15 +150,15 @@ def test_keys_of_other_kinds_are_refused(tmp_path: Path, keys: tuple[Path, Path]
         with pytest.raises(InputError, match="must be an Ed25519 public key, got"):
             check_signature(DATA, tmp_path / "any.sig", public)
     ssh, _ = write_key(tmp_path, "ssh", format_=PrivateFormat.OpenSSH)
-    with pytest.raises(InputError, match="format of OpenSSH"):
+    with pytest.raises(InputError, match="must be a private key in PEM"):
         signed(tmp_path, ssh)
 
 
 def test_a_key_in_the_wrong_place_is_named(tmp_path: Path, keys: tuple[Path, Path]) -> None:
     private, public = keys
-    with pytest.raises(InputError, match="which is a public key"):
+    with pytest.raises(InputError, match="must be a private key in PEM"):
         signed(tmp_path, public)
-    with pytest.raises(InputError, match="which is a private key"):
+    with pytest.raises(InputError, match="must be a public key in PEM"):
         check_signature(DATA, tmp_path / "any.sig", private)
     places = [(path, "key must be a file") for path in (tmp_path / "missing.pem", tmp_path)]
     broken = b"-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n"

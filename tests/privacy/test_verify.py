@@ -65,7 +65,7 @@ Record = dict[str, Any]
 def remembered_costs() -> Iterator[None]:
     """Most edits leave the events alone: what was composed once is not composed again for each of them."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("_composed_pld", "_delta_curve"):
+        for name in ("compose_pld", "_delta_curve"):
             patch.setattr(accounting, name, lru_cache(maxsize=1024)(getattr(accounting, name).__wrapped__))
         rdp = lru_cache(maxsize=1024)(accounting.rdp_epsilon_of)
         patch.setattr(verify_module, "rdp_epsilon_of", lambda events, delta: rdp(tuple(events), delta))

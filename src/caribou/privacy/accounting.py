@@ -288,11 +288,11 @@ def event_words(event: Event) -> str:
 # -- any events ----------------------------------------------------------------------------------------------------
 
 
-def epsilon_of(events: Sequence[Event], delta: float, *, coarseness: float = 1.0) -> float:
+def epsilon_of(events: Sequence[Event], delta: float) -> float:
     """The epsilon of a composition at ``delta``: exact GDP if all events are full-batch Gaussians, PLD otherwise.
 
     Both are upper bounds; an empty list costs 0, a `NonPrivate` event makes it infinite. Of `Parallel` groups the most
-    expensive counts. ``coarseness`` > 1: a coarser PLD grid, faster and still an upper bound.
+    expensive counts.
     """
     delta = open_unit_interval(delta=delta)
 
@@ -300,7 +300,7 @@ def epsilon_of(events: Sequence[Event], delta: float, *, coarseness: float = 1.0
         mu = gaussian_mu(paid)
         if mu is not None:
             return gdp_epsilon(mu=mu, delta=delta)
-        pure, composed = pure_epsilon(paid), pld_epsilon(paid, delta, coarseness=coarseness)
+        pure, composed = pure_epsilon(paid), pld_epsilon(paid, delta)
         return composed if pure is None else min(pure, composed)
 
     return _worst(events, judge, nothing=0.0, no_noise=math.inf)
@@ -330,7 +330,7 @@ def pure_epsilon(events: Sequence[Event]) -> float | None:
     return total
 
 
-def pld_epsilon(events: Sequence[Event], delta: float, *, coarseness: float = 1.0) -> float:
+def pld_epsilon(events: Sequence[Event], delta: float) -> float:
     """epsilon at ``delta`` by numerical composition of privacy loss distributions (pessimistic rounding)."""
     delta = open_unit_interval(delta=delta)
 
@@ -340,7 +340,7 @@ def pld_epsilon(events: Sequence[Event], delta: float, *, coarseness: float = 1.
             return gaussian_pld_epsilon(mu=mu, delta=delta)
         if len(paid) == 1 and isinstance(paid[0], EpsilonDelta) and pure is not None:
             return pure_pld_epsilon(pure=pure, delta=delta)
-        return float(_composed_pld(tuple(paid), coarseness).get_epsilon_for_delta(delta))
+        return float(compose_pld(tuple(paid)).get_epsilon_for_delta(delta))
 
     return _worst(events, judge, nothing=0.0, no_noise=math.inf)
 
@@ -383,18 +383,13 @@ def pure_pld_epsilon(*, pure: float, delta: float) -> float:
     return max(0.0, pure + math.log1p(-lost)) * (1 + 2.0**-50) if lost < 1 else 0.0
 
 
-def compose_pld(events: Sequence[Event]) -> Any:
+@lru_cache(maxsize=4)
+def compose_pld(events: tuple[Event, ...]) -> Any:
     """The composed privacy loss distribution of dp-accounting. Neighbours: add or remove one unit.
 
     The last few are kept: a certificate asks for epsilon and for two attack rates of the same events.
     """
-    return _composed_pld(tuple(events), 1.0)
-
-
-@lru_cache(maxsize=4)
-def _composed_pld(events: tuple[Event, ...], coarseness: float) -> Any:
-    interval = coarseness * _interval(events)
-    merged = _merge_gaussians(events)
+    interval, merged = _interval(events), _merge_gaussians(events)
     total = _pld(merged[0], interval)
     for event in merged[1:]:
         total = total.compose(_pld(event, interval))

@@ -142,9 +142,7 @@ def _private_key(path: Path) -> Ed25519PrivateKey:
             "got nothing"
         ) from None
     except (ValueError, UnsupportedAlgorithm):
-        raise InputError(
-            f"key must be a private key in PEM with the right passphrase, got {str(path)!r}{_hint(data)}"
-        ) from None
+        raise InputError(f"key must be a private key in PEM with the right passphrase, got {str(path)!r}") from None
     if not isinstance(found, Ed25519PrivateKey):
         raise InputError(f"key must be an Ed25519 private key, got {_kind(found)} in {str(path)!r}")
     _require_own(path)
@@ -170,7 +168,7 @@ def _public_key(path: Path) -> Ed25519PublicKey:
     try:
         found = load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm):
-        raise InputError(f"key must be a public key in PEM, got {str(path)!r}{_hint(data)}") from None
+        raise InputError(f"key must be a public key in PEM, got {str(path)!r}") from None
     if not isinstance(found, Ed25519PublicKey):
         raise InputError(f"key must be an Ed25519 public key, got {_kind(found)} in {str(path)!r}")
     return found
@@ -199,18 +197,6 @@ def _require_own(path: Path) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
     if os.name == "posix" and mode & 0o077:
         raise InputError(f"key must be readable by its owner only (chmod 600 {path}), got mode {mode:04o}")
-
-
-def _hint(data: bytes) -> str:
-    for words, what in (
-        (b"PUBLIC KEY", ", which is a public key"),
-        (b"OPENSSH PRIVATE KEY", ", which is in the format of OpenSSH"),
-        (b"PRIVATE KEY", ", which is a private key"),
-        (b"CERTIFICATE", ", which is an X.509 certificate"),
-    ):
-        if words in data:
-            return what
-    return ""
 
 
 def _kind(key: Any) -> str:
