@@ -203,8 +203,7 @@ def train_privately(
         A trained copy of the module, in double precision.
 
     Formal guarantee: each step adds N(0, (clip z)^2 I) to a sum that one example moves by at most ``clip``. So the whole sequence
-    of iterates costs the part's event: T Gaussians. A module that is no chain could tie
-    examples together, and is refused.
+    of iterates costs the part's event: T Gaussians. A module that is no chain could tie examples together, and is refused.
 
     >>> from caribou.privacy.allocation import Part
     >>> part = AllocatedPart(Part("training", steps=3), noise_multiplier=1.0)
