@@ -99,24 +99,24 @@ def test_the_package_is_a_short_list_of_concepts() -> None:
 MODULES = "modules at the top"
 LINES = {
     "audit": 4_650,
-    "cli": 4_100,
+    "cli": 3_950,
     "datasets": 1_850,
     "engines": 2_900,
-    "experiments": 2_150,
+    "experiments": 2_000,
     "graph": 2_400,
     "layers": 650,
     "machine": 300,
     "mechanisms": 2_500,
-    "methods": 5_050,
+    "methods": 4_700,
     "model": 2_150,
     "models": 4_900,
-    "pages": 1_900,
+    "pages": 1_780,
     "privacy": 7_700,
     "tables": 3_950,
     MODULES: 1_500,
 }
 """Python lines that a package may have. Whoever needs more names what goes, here or in another package."""
-ALL_LINES = 48_000
+ALL_LINES = 47_200
 """Of the whole package: less than the budgets together, so that not all of them can be used up."""
 
 
