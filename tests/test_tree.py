@@ -109,7 +109,7 @@ LINES = {
     "mechanisms": 2_500,
     "methods": 4_700,
     "model": 2_150,
-    "models": 4_900,
+    "models": 4_500,
     "pages": 1_780,
     "privacy": 7_700,
     "tables": 3_950,
