@@ -132,3 +132,18 @@ def test_logits_are_those_of_the_layers_written_out(hidden: tuple[int, ...], spa
 
 
 # -- encoders that are kept ----------------------------------------------------------------------------------------
+
+
+# -- what it is good for -------------------------------------------------------------------------------------------
+
+
+def test_it_learns_and_a_saved_one_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Well separated classes: nodes that no model was fitted on are right, training nodes out of fold included."""
+    monkeypatch.setattr(module, "configurations", lambda graph: (replace(FEW, steps=100),))
+    graph = load("csbm:nodes=300,classes=3,features=8,average_degree=6,signal=5.0", seed=2)
+    prior = cross_fit(graph, Streams(0))
+    right = prior.probabilities.argmax(axis=1) == graph.labels
+    assert right[graph.split.test].mean() > 0.9
+    assert right[graph.split.train].mean() > 0.9
+    loaded = module.Encoder.from_arrays(prior.encoder.to_arrays())
+    assert np.array_equal(loaded.logits(graph.features), prior.encoder.logits(graph.features))
