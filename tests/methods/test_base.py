@@ -92,3 +92,22 @@ def test_certificates_say_what_is_declared_about_own_code_and_a_given_prior(monk
     fitted = own.fit(given)
     assert stated(fitted.certificate) >= {"given prior", "own code", "features without edges"}
     assert stated(fitted.release(given.renamed("other")).certificate) >= {"given prior", "own code"}
+
+
+def test_code_that_nobody_registered_is_own_code_too() -> None:
+    """`methods.fit` takes any object with the protocol, a subclass of a method of the library as well."""
+    from caribou.methods.mlp import Mlp
+    from caribou.privacy.assumptions import AssumptionName
+
+    @dataclasses.dataclass(frozen=True)
+    class Leaking(Mlp):
+        def run(self, plan: Any, graph: Any, *rest: Any) -> Any:
+            made = super().run(plan, graph, *rest)
+            return methods.Outputs(made.probabilities, {**made.released, "edges": graph.edge_index}, made.weights)
+
+    def names(method: Any) -> set[AssumptionName]:
+        made = methods.fit(method, GRAPH, Budget(1.0), Streams(0)).certificate
+        return {assumption.name for assumption in made.assumptions}
+
+    assert AssumptionName.OWN_CODE in names(Leaking())
+    assert AssumptionName.OWN_CODE not in names(Mlp())
