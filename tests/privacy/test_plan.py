@@ -16,11 +16,13 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate, Parallel
 from caribou.privacy.mechanism_records import (
     ChoiceRecord,
+    EdgeCountRecord,
     EdgeVotesRecord,
     MeanRecord,
     MessagePassingRecord,
     NoNoiseRecord,
     NoReleaseRecord,
+    own_mechanism,
 )
 from caribou.privacy.plan import (
     CURVE_DEGREES,
@@ -183,3 +185,18 @@ def test_a_node_of_any_degree_can_be_asked_for() -> None:
         expected = gdp_epsilon(mu=mu * bound.at_degree(degree) / bound.value, delta=1e-5)
         assert epsilon_at(plan.mechanisms, 1e-5, degree) == pytest.approx(expected, rel=1e-5)
     assert epsilon_at(plan.mechanisms, 1e-5, 11) > 4.0 >= epsilon_at(plan.mechanisms, 1e-5, 10)
+
+
+@pytest.mark.parametrize(
+    ("unit", "records"),
+    [
+        ("node", (own_mechanism("count", "one edge moves it by 1", "edge", EpsilonDelta(0.1)),)),
+        ("edge", (own_mechanism("count", "one node moves it by 1", "node", EpsilonDelta(0.1)),)),
+        ("node", (MeanRecord(name="mean", noise_std=30.0), EdgeCountRecord(epsilon=0.1))),
+        ("node", (MeanRecord(name="mean", noise_std=30.0), NoReleaseRecord(unit=PrivacyUnit.NODE, why="a test"))),
+    ],
+)
+def test_a_mechanism_without_a_theorem_at_the_unit_makes_no_certificate(unit: str, records: tuple[object, ...]) -> None:
+    """It would be charged and released, and only whoever verifies it would find out."""
+    with pytest.raises(CertificateError, match=r"must have a theorem at|must be paid by whom they touch"):
+        plan(*records, budget=Budget(1.0, 1e-5, unit)).certificate(NoiseSource.secure())
