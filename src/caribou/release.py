@@ -457,7 +457,7 @@ def embeddings_plan(budget: Budget, calibrated: Any, *, start: str, resumable: b
         (message_passing_record(calibrated),),
         released=(f"the last state X^(K), {size.nodes} x {size.columns}, and whatever is computed from it",),
         description=f"embeddings after {calibrated.hops} hops",
-        public_parameters={"start": start},
+        public_parameters={"start": start, "nodes": size.nodes},
         resumable=resumable,
     )
 

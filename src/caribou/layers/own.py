@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from caribou._validate import non_negative, positive
 from caribou.errors import InputError
 from caribou.layers.bounded import BoundedLayer
 from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.sensitivity import Bounds, Sensitivity
+from caribou.privacy.sensitivity import Bounds, Sensitivity, refuse_cap_at_edge_level
 
 
 class OwnLayer(BoundedLayer):
@@ -34,6 +35,9 @@ class OwnLayer(BoundedLayer):
         parsed = PrivacyUnit.parse(unit)
         if parsed is not PrivacyUnit.EDGE:
             raise InputError(f"unit must be edge for the layer {self.name}, which is the owner's, got {parsed.value}")
+        refuse_cap_at_edge_level(bounds)
         parameters = tuple(sorted(self.parameters_dict().items()))
-        value, theorem = self.edge_bound(bounds), f"the owner's statement: {self.statement}"
-        return Sensitivity(value, parsed, self.contraction, self.name, parameters, 1 + self.beta, bounds, theorem)
+        value, theorem = positive(edge_bound=self.edge_bound(bounds)), f"the owner's statement: {self.statement}"
+        return Sensitivity(
+            value, parsed, self.contraction, self.name, parameters, 1 + non_negative(beta=self.beta), bounds, theorem
+        )

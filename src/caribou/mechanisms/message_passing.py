@@ -10,10 +10,11 @@ from torch import Tensor
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import Operator
-from caribou.layers import BoundedLayer, project_rows
+from caribou.layers import LAYERS, BoundedLayer, project_rows
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation
+from caribou.privacy.sensitivity import LAYER_THEOREMS
 
 
 def propagate(
@@ -78,6 +79,11 @@ def check_pairing(layer: BoundedLayer, operator: Operator, start: Tensor, calibr
     if operator.bounds.nodes not in (None, operator.num_nodes):
         raise InputError(
             f"nodes must be the number of nodes of the graph, {operator.num_nodes}, got {operator.bounds.nodes}"
+        )
+    if layer.name in LAYER_THEOREMS and LAYERS.get(layer.name) is not type(layer):
+        raise InputError(
+            f"layer must be the {layer.name} layer itself to have its theorem, got {type(layer).__name__}: a subclass computes "
+            "something else, so write an OwnLayer with a name and a bound of its own"
         )
     expected = layer.sensitivity(calibrated.sensitivity.unit, operator.bounds)
     if calibrated.sensitivity != expected:

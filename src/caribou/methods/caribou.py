@@ -189,7 +189,7 @@ class Caribou(EncodedMethod):
             (message_passing_record(calibrated),),
             released=("the last state X^(K) and everything computed from it", "class probabilities of every node"),
             description=self.name,
-            public_parameters={**self.settings(), "classes": sizes.classes},
+            public_parameters={**self.settings(), "nodes": sizes.nodes, "classes": sizes.classes},
             parts={"propagation": calibrated},
         )
 

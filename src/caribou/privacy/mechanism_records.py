@@ -952,6 +952,8 @@ def message_passing_record(calibrated: CalibratedPropagation, payers: tuple[Grou
     s = calibrated.sensitivity
     if s.layer in LAYER_THEOREMS:
         return MessagePassingRecord(calibrated=calibrated, payers=payers)
+    if s.unit is not PrivacyUnit.EDGE:
+        raise CertificateError(f"unit must be edge for the layer {s.layer}, which is the owner's, got {s.unit.value}")
     bounds = {"degree_floor": s.bounds.degree_floor, "step_moves_by": s.value, "contraction": s.contraction}
     figures = {"layer": s.layer, "parameters": dict(s.parameters), **bounds, "hops": calibrated.hops}
     return OwnRecord(

@@ -160,7 +160,7 @@ def layer_sensitivity(
     alpha1 = unit_interval(alpha1=alpha1)
     beta = non_negative(beta=beta)
     if unit is PrivacyUnit.EDGE:
-        _refuse_cap_at_edge_level(bounds)
+        refuse_cap_at_edge_level(bounds)
         value = edge_sensitivity(
             contraction=contraction, alpha1=alpha1, degree_floor=bounds.degree_floor, nodes=bounds.nodes
         )
@@ -182,7 +182,8 @@ def _node_theorem(bounds: Bounds) -> str:
     )
 
 
-def _refuse_cap_at_edge_level(bounds: Bounds) -> None:
+def refuse_cap_at_edge_level(bounds: Bounds) -> None:
+    """Bounds of a layer at edge level: nothing is declared about degrees but the floor."""
     if bounds.declared_degree is not None:
         raise InputError(f"declared_degree must be None at edge level, got {bounds.declared_degree}")
     if bounds.degree_cap is not None:
@@ -379,7 +380,7 @@ def attention_sensitivity(
             "unit must be edge for the attention layer (its weights come from rows that only edge level makes public), "
             f"got {unit.value}"
         )
-    _refuse_cap_at_edge_level(bounds)
+    refuse_cap_at_edge_level(bounds)
     value = weighted_edge_sensitivity(contraction=contraction, degree_floor=bounds.degree_floor, nodes=bounds.nodes)
     theorem = "edge sensitivity with public edge weights (docs/privacy.md, Theorem L1)"
     parameters = (("beta", beta), ("contraction", contraction), ("sharpness", sharpness))
@@ -433,7 +434,7 @@ def spectral_sensitivity(
     if abs(theta0) + abs(theta1) > 1:
         raise InputError(f"|theta0| + |theta1| must be at most 1, got {theta0!r} and {theta1!r}")
     if unit is PrivacyUnit.EDGE:
-        _refuse_cap_at_edge_level(bounds)
+        refuse_cap_at_edge_level(bounds)
         product = edge_sensitivity(
             contraction=contraction, alpha1=1.0, degree_floor=bounds.degree_floor, nodes=bounds.nodes
         )
@@ -479,7 +480,7 @@ def gcn_sensitivity(
     columns = integer(at_least=1, columns=columns)
     spectral_norm = half_open_unit_interval(spectral_norm=spectral_norm)
     if unit is PrivacyUnit.EDGE:
-        _refuse_cap_at_edge_level(bounds)
+        refuse_cap_at_edge_level(bounds)
         value = edge_sensitivity(
             contraction=contraction, alpha1=1.0, degree_floor=bounds.degree_floor, nodes=bounds.nodes
         )
