@@ -262,3 +262,10 @@ def test_nodes_are_moved_with_all_that_is_theirs(sparse: bool) -> None:
     assert_same(again, replace(graph, node_ids=None))
     np.testing.assert_array_equal(again.prior, graph.prior)
     assert graph.placed(rng.permutation(n), n).node_ids.tolist() != graph.node_ids.tolist()
+
+
+def test_declared_sizes_stay_where_nodes_are_moved() -> None:
+    """A node without a label is counted in its part: the lengths of the lists are private at node level."""
+    graph = Graph.from_edges(np.eye(4), [[0], [1]], labels=[0, 1, -1, 0], num_classes=2, split=Split([0, 2], [1], [3]))
+    assert graph.split.declared == (2, 1, 1)
+    assert graph.placed(np.array([3, 2, 1, 0]), 4).split.declared == (2, 1, 1)

@@ -435,7 +435,8 @@ class Graph:
 
         split = None
         if self.split is not None:
-            split = Split(*(place[part[kept[part]]] for part in (self.split.train, self.split.val, self.split.test)))
+            parts = (place[part[kept[part]]] for part in (self.split.train, self.split.val, self.split.test))
+            split = Split(*parts, n_removed=self.split.n_removed)
         names = self.node_ids is not None and len(at) == total
         return self._changed(
             features=placed_rows(self.features, place, total),
