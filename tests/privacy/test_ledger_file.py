@@ -53,6 +53,9 @@ class TestAppendOnly:
             "DELETE FROM releases WHERE id = 2",
             "UPDATE releases SET events = '[]' WHERE id = 2",
             "UPDATE releases SET hash = 'x', status = 'failed'",
+            "UPDATE releases SET id = 9 WHERE id = 1",
+            "UPDATE releases SET rowid = 9 WHERE id = 1",
+            "UPDATE OR REPLACE releases SET rowid = 1 WHERE id = 2",
             "INSERT OR REPLACE INTO releases SELECT id, time, dataset, unit, '[]', description, certificate_id, delta,"
             " epsilon_total, extends, purpose, person, period, hash, status FROM releases WHERE id = 2",
             "INSERT OR REPLACE INTO releases SELECT 9, time, dataset, unit, '[]', description, certificate_id, delta,"

@@ -79,6 +79,8 @@ _SCHEMA = (
     "CREATE TABLE heads (chain TEXT PRIMARY KEY, entries INTEGER NOT NULL, hash TEXT NOT NULL)",
     f"""CREATE TRIGGER releases_update BEFORE UPDATE OF {", ".join(_CHAINS["releases"])}, hash ON releases
         BEGIN SELECT RAISE(ABORT, 'releases are append-only: only the status may change'); END""",
+    """CREATE TRIGGER releases_move BEFORE UPDATE ON releases WHEN NEW.id IS NOT OLD.id
+        BEGIN SELECT RAISE(ABORT, 'releases are append-only: only the status may change'); END""",
     """CREATE TRIGGER releases_delete BEFORE DELETE ON releases
         BEGIN SELECT RAISE(ABORT, 'releases are append-only'); END""",
     """CREATE TRIGGER releases_replace BEFORE INSERT ON releases
