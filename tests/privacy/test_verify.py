@@ -483,6 +483,14 @@ def test_an_assumption_is_removed_or_added(name: str) -> None:
             assert f"assumptions.{place}" in result.declared
 
 
+def test_only_embeddings_have_a_start_of_their_own() -> None:
+    """A word among the public parameters of a method does not take back what it says of its features."""
+    record = document("votes-edp")
+    record["public_parameters"]["start"] = "given by the curator"
+    forget(record, AssumptionName.FEATURES_WITHOUT_EDGES)
+    assert caught(record)
+
+
 def test_a_public_sample_is_never_silent() -> None:
     record = document("mlp-dp")
     record["public_parameters"]["public_features"] = "30 rows"

@@ -194,7 +194,8 @@ def _stated_searches(hyper_parameters: Assumption) -> list[str]:
 
 def _of_features(c: Certificate) -> tuple[AssumptionName, ...]:
     """At edge level features are public, so each release says of them that no edge was read for them, or starts from others."""
-    other_start = c.public_parameters.get("start") not in (None, START)
+    alone = all(record.mechanism in (Mechanism.MESSAGE_PASSING, Mechanism.OWN) for record in c.mechanisms)
+    other_start = alone and c.public_parameters.get("start") not in (None, START)
     return (AssumptionName.FEATURES_WITHOUT_EDGES,) if c.unit is PrivacyUnit.EDGE and not other_start else ()
 
 
