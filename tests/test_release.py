@@ -34,9 +34,10 @@ from caribou.model.tuning import tune
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.mechanism_records import Mechanism
+from caribou.privacy.mechanism_records import Mechanism, own_mechanism
+from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.verify import verify
-from caribou.release import Account
+from caribou.release import Account, Drawn, execute
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 
@@ -692,3 +693,14 @@ def test_words_of_an_entry_come_with_the_path_of_the_ledger(tmp_path: Path) -> N
     assert {(c.person, c.reason) for c in book.history("survey") if c.old is not None} == {("ada", "new edges")}
     with pytest.raises(InputError, match="person must be 1 to 500 printable"):
         cb.NotedLedger("book.sqlite", person=" ")
+
+
+def test_an_infinite_budget_does_not_let_a_known_seed_be_charged_as_noise(tmp_path: Path) -> None:
+    """What a ledger counts are the events of the plan, so these must hold."""
+    graph = cb.datasets.load("csbm:nodes=60", seed=0)
+    plan = ReleasePlan(
+        cb.Budget(math.inf), (own_mechanism("a", "moves by 1", "edge", EpsilonDelta(0.1)),), ("a",), "a test"
+    )
+    with pytest.raises(InputError, match="noise must come from the operating system"):
+        execute(plan, graph, lambda _: Drawn(None), noise=NoiseSource.seeded(0), ledger=tmp_path / "ledger.sqlite")
+    assert not (tmp_path / "ledger.sqlite").exists()

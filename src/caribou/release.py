@@ -6,6 +6,7 @@ certificate is made, the cost is charged or refused, and only then is noise draw
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from caribou.errors import InputError, LedgerError, needs_training
+from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.assumptions import Assumption, AssumptionName, features_without_edges
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
@@ -156,14 +158,16 @@ def execute(
     Returns:
         The value and its certificate.
     """
-    if ledger is not None and plan.budget.is_private and not noise.is_secret:
+    # events may promise something where the budget does not: a ledger counts the events
+    promises = plan.budget.is_private or 0 < epsilon_of(plan.cost, plan.budget.delta) < math.inf
+    if ledger is not None and promises and not noise.is_secret:
         raise InputError(f"noise must come from the operating system when a ledger is given, got {noise.origin}")
     if ledger is not None and not noise.is_new:
         raise InputError(
             "noise must be a new source when a ledger is given (a part of it would repeat), got a used one"
         )
     failing = [a.statement for a in plan.all_assumptions(noise) if not a.holds]
-    if ledger is not None and plan.budget.is_private and failing:
+    if ledger is not None and promises and failing:
         # its events hold only under the assumptions that it says do not hold, so they would understate the cost
         raise InputError(
             f"certificate must be a guarantee when a ledger is given, got a void one ({'; '.join(failing)}); release without "
