@@ -319,14 +319,14 @@ def declared_plan(method: Method, plan: ReleasePlan, budget: Budget, graph: Grap
     The library's own methods are held to that by tests. A certificate always says what its plan says.
     """
     plan = with_declarations(plan, graph)
-    cls = type(method)
-    registered = any(info.own is cls for info in METHODS.values())
-    if registered and plan.budget != budget:
-        raise InputError(f"plan of {cls.__name__} must have the budget that it is given, {budget}, got {plan.budget}")
-    # a class that nobody registered, such as a subclass of one of the library, is the user's code, too
-    library = {info.home for info in METHODS.values() if info.own is None}
-    if not registered and f"{cls.__module__}:{cls.__qualname__}" in library:
+    made_by = [info for info in METHODS.values() if info.is_made_by(type(method))]
+    if any(info.own is None for info in made_by):
         return plan
+    if made_by and plan.budget != budget:
+        raise InputError(
+            f"plan of {type(method).__name__} must have the budget that it is given, {budget}, got {plan.budget}"
+        )
+    # a class that nobody registered, such as a subclass of one of the library, is the user's code, too
     return replace(plan, assumptions=(*plan.assumptions, Assumption(AssumptionName.OWN_CODE)))
 
 

@@ -125,6 +125,13 @@ class MethodInfo:
         method: Method = cls(**settings)
         return method
 
+    def is_made_by(self, cls: type) -> bool:
+        """Whether this very class makes the method. One of another name, or a subclass, is somebody's own code."""
+        if self.own is not None:
+            return cls is self.own
+        module, name = self.home.split(":")
+        return cls is getattr(sys.modules.get(module), name, None)  # a module that nobody has imported made nothing
+
 
 VOTES = Family("votes", "#1269eb", "#699ceb", "o")
 CARIBOU = Family("caribou", "#d87c0b", "#f69929", "s")
