@@ -24,13 +24,13 @@ def auc(rows: np.ndarray, hidden: HiddenPairs) -> float:
 
 
 def main() -> dict[str, float]:
-    graph = cb.datasets.load("csbm", nodes=800, classes=4, average_degree=14.0, homophily=0.8, signal=1.0, seed=2)
+    graph = cb.datasets.load("csbm", nodes=800, classes=4, average_degree=30.0, homophily=0.8, signal=2.0, seed=2)
     hidden = hide_edges(graph, Streams(0), share=0.2)
     scores = {}
     for epsilon in (1.0, 8.0, float("inf")):
         budget = cb.Budget(epsilon, 1e-5, "edge")
         method = "caribou-edp" if budget.is_private else "caribou-inf"
-        model = cb.Model(method, budget, hidden=[16]).fit(hidden.graph)
+        model = cb.Model(method, budget, hidden=[16], hops=1, beta=0.3, degree_floor=30).fit(hidden.graph)
         scores[f"{epsilon:g}"] = auc(model.embeddings, hidden)
     scores["features"] = auc(np.asarray(graph.features), hidden)
     return scores

@@ -36,8 +36,8 @@ def main_of(name: str) -> Callable[[], dict[str, float]]:
 @pytest.mark.usefixtures("quick_learning")
 def test_link_prediction() -> None:
     auc = main_of("link_prediction")()
-    assert auc["features"] < 0.55
-    assert auc["8"] > 0.65
+    assert auc["features"] < 0.6
+    assert auc["8"] > 0.7
     assert auc["inf"] >= auc["8"] - 0.03 > auc["1"] - 0.05
 
 
