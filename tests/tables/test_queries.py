@@ -127,6 +127,7 @@ def test_a_query_sees_its_database_and_the_files_that_it_names(tmp_path: Path, m
     for database, text in (
         (str(duckdb_file(tmp_path)), f"SELECT * FROM '{tmp_path}/other/x.csv'"),
         (None, f"SELECT * FROM read_csv('{tmp_path}/oth' || 'er/x.csv')"),
+        (None, f"SELECT * FROM read_csv(concat('{tmp_path}/other/', 'x.csv'))"),  # a folder is no file
         (None, "SELECT * FROM frame"),
         (None, "SELECT * FROM 'https://example.org/x.parquet'"),
         (None, "SELECT * FROM getenv('HOME')"),

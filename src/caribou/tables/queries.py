@@ -214,9 +214,9 @@ def _at_least_one(batches: Iterable[Any], schema: Any) -> Iterator[Any]:
 
 
 def _folders(text: str) -> list[str]:
-    """The folders of the files that a query names between quotes."""
+    """The folders of the files that a query names between quotes. A folder by itself is no file: its neighbours are not read."""
     named = [word.replace("''", "'") for word in re.findall(r"'((?:[^']|'')*)'", text)]
-    there = [re.split(r"[*?\[]", word)[0] for word in named if glob.glob(word, recursive=True)]
+    there = [re.split(r"[*?\[]", w)[0] for w in named if any(map(os.path.isfile, glob.iglob(w, recursive=True)))]
     return sorted({os.path.abspath(os.path.dirname(word)) for word in there})
 
 
