@@ -131,3 +131,12 @@ def test_a_class_without_labelled_nodes_changes_no_other_rate() -> None:
         mean,
     )
     assert more[:3, :3] == pytest.approx(plain, rel=1e-3)
+
+
+def test_many_classes_are_read_some_symbols_at_a_time_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    counts, rates = rng.integers(-2, 40, (30, 7)).astype(float), rng.uniform(0.1, 5, (4, 7))
+    model = CountModel(VoteBudget(2.0), overdispersed=True)
+    at_once = model.log_likelihood(counts, rates)
+    monkeypatch.setattr("caribou.models.count_likelihood.TABLE", 1)
+    assert np.array_equal(model.log_likelihood(counts, rates), at_once)

@@ -19,6 +19,8 @@ JACKKNIFE_GROUPS = 20
 """Groups of receivers for the standard error of what messages tell."""
 MULTIPLIERS = np.array([0.0, 0.08, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 18.0])
 """Degrees are heavy-tailed: a node's rates are B times one of these, with weights learned from the release."""
+TABLE = 1 << 23
+"""Numbers of a table of likelihoods that are held at once: with many classes, some symbols at a time."""
 LARGEST = 300
 """Larger counts are scaled down to this; they decide the class anyway."""
 SHAPE = 3.0
@@ -256,16 +258,19 @@ class CountModel:
 
     def log_likelihood(self, counts: np.ndarray, rates: np.ndarray) -> np.ndarray:
         """L[v, k, t] = sum_s log P(counts[v, s] | MULTIPLIERS[t] rates[k, s]). [n, S], [C, S] -> [n, C, T]."""
-        table = self.log_table(MULTIPLIERS[:, None, None] * rates)  # [T, C, S, points]
         points = self.points()
         place = (scaled_down(counts) - points[0]) / (points[1] - points[0])
         index = np.clip(np.rint(place), 0, len(points) - 1).astype(np.int64)
-        L = np.empty((len(counts), len(rates), len(MULTIPLIERS)))
-        for rows in parts(np.arange(len(counts))):
-            total = np.zeros((len(MULTIPLIERS), len(rates), len(rows)))
-            for c in range(counts.shape[1]):
-                total += table[:, :, c, index[rows, c]]
-            L[rows] = total.transpose(2, 1, 0)
+        L = np.zeros((len(counts), len(rates), len(MULTIPLIERS)))
+        at_once = max(1, TABLE // (len(MULTIPLIERS) * len(rates) * (LARGEST + 60)))
+        for first in range(0, counts.shape[1], at_once):
+            some = slice(first, first + at_once)
+            table = self.log_table(MULTIPLIERS[:, None, None] * rates[:, some])  # [T, C, symbols, points]
+            for rows in parts(np.arange(len(counts))):
+                total = L[rows].transpose(2, 1, 0)
+                for c in range(table.shape[2]):
+                    total = total + table[:, :, c, index[rows, first + c]]
+                L[rows] = total.transpose(2, 1, 0)
         return L
 
 

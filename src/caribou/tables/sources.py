@@ -256,24 +256,13 @@ class CsvFiles(_Files):
         read = arrow.ReadOptions(use_threads=False, block_size=_BLOCK, encoding=self.rules.encoding or "utf8")
         for place in self.places:
             self._require(place, self._header(place), titles)
-            wrong: list[tuple[int, int, int]] = []
-
-            def note(row: Any, wrong: list[tuple[int, int, int]] = wrong) -> str:
-                wrong.append((row.number or 0, row.expected_columns, row.actual_columns))
-                return "skip"
-
-            parse = arrow.ParseOptions(delimiter=self._separator, newlines_in_values=True, invalid_row_handler=note)
+            parse = arrow.ParseOptions(delimiter=self._separator, newlines_in_values=True)
             first = 0
             with self._reading(place), place.filesystem.open_input_stream(place.path) as stream:
                 for batch in arrow.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert):
-                    if wrong:
-                        break
                     for start in range(0, len(batch), size):
                         yield Piece(place.name, first + start, batch.slice(start, size))
                     first += len(batch)
-            if wrong:  # filled up from the right, a short row would lose its label and gain a feature
-                number, expected, actual = wrong[0]
-                raise DataError(f"{place.name}: row {number - 1} must have {expected} cells, got {actual}")
 
     @property
     def _separator(self) -> str:
@@ -299,6 +288,11 @@ class CsvFiles(_Files):
         try:
             yield
         except (OSError, UnicodeError, csv.Error, pa.ArrowException) as error:
+            # filled up from the right, a short row would lose its label and gain a feature; the line of titles is row 1 of Arrow
+            ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
+            if ragged:
+                row, expected, actual = map(int, ragged.groups())
+                raise DataError(f"{place.name}: row {row - 1} must have {expected} cells, got {actual}") from None
             encoded = "UTF8" in str(error) or isinstance(error, UnicodeError)
             words = f"must be {self.rules.encoding or 'UTF-8'} (--encoding latin-1)" if encoded else "cannot be read"
             raise DataError(f"{place.name}: {words}: {without_secrets(str(error))[:300]}") from None
