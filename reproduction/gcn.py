@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from caribou.graph import Graph
 from caribou.models.threads import one_thread
-from caribou.models.trainer import train_module
+from caribou.models.trainer import take_steps
 from caribou.randomness import Streams
 
 SETTINGS: Mapping[str, Any] = {"hidden": 16, "epochs": 200}
@@ -45,13 +45,14 @@ class PlainGcn:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(streams.seed)
             first, second = GCNConv(x.size(1), SETTINGS["hidden"]), GCNConv(SETTINGS["hidden"], graph.num_classes)
+            weights = [*first.parameters(), *second.parameters()]
+            optimizer = torch.optim.Adam(weights, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
 
             def loss(_: int) -> Tensor:
                 hidden = torch.dropout(torch.relu(first(x, data.edge_index)), DROPOUT, True)
                 return nn.functional.cross_entropy(second(hidden, data.edge_index)[train], data.y[train])
 
-            both = nn.ModuleList([first, second])
-            train_module(both, loss, steps=SETTINGS["epochs"], learning_rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+            take_steps(loss, optimizer, steps=SETTINGS["epochs"])
         return cls(owned, first, second, data.edge_index)
 
     def query(self, features: np.ndarray) -> np.ndarray:

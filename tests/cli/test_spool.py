@@ -127,7 +127,7 @@ def test_public_work_is_done_before_anything_is_charged(tmp_path: Path, monkeypa
     def fails(*_: object, **__: object) -> None:
         raise MemoryError("the encoder")
 
-    monkeypatch.setattr(encoder, "_fit_mlp", fails)
+    monkeypatch.setattr(encoder, "_fit_jointly", fails)
     monkeypatch.setattr(class_prior, "learners_for", fails)
     book = Ledger(tmp_path / "ledger.sqlite")
     graph = cb.datasets.load("csbm", nodes=60)

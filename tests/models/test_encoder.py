@@ -1,4 +1,4 @@
-"""The encoder: no node is predicted by a model that was fitted on it, what is read, what it computes, what is kept."""
+"""The encoder: no node is predicted by a model that was fitted on it, what is read, how features are scaled, what is kept."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from caribou.models.encoder import (
     FOLDS,
     EncoderConfig,
     Prior,
+    Scaling,
     cross_fit,
 )
 from caribou.randomness import Streams
@@ -104,11 +105,34 @@ def test_validation_chooses_the_configuration(monkeypatch: pytest.MonkeyPatch) -
     still = replace(FEW, learning_rate=0.0)
     for order in ((still, FEW), (FEW, still)):
         monkeypatch.setattr(module, "configurations", lambda graph, order=order: order)
-        biases = cross_fit(GRAPH, Streams(0), ()).encoder.models[0].biases[0]
-        assert float(biases.detach().norm()) > 0, "the biases begin at 0"
+        assert np.linalg.norm(cross_fit(GRAPH, Streams(0), ()).encoder.biases[0]) > 0, "the biases begin at 0"
 
 
-# -- the network ---------------------------------------------------------------------------------------------------
+# -- features ------------------------------------------------------------------------------------------------------
+
+
+def test_dense_features_are_standardised_by_column() -> None:
+    x = np.random.default_rng(0).normal(5, 3, (40, 4)).astype(np.float32)
+    x[:, 3] = 7
+    scaling = Scaling.of(x, row_length=4.0)
+    scaled = scaling(x)
+    assert np.allclose(scaled.mean(axis=0), 0, atol=1e-4)
+    assert np.allclose(scaled.std(axis=0), [1, 1, 1, 0], atol=1e-4)
+    assert np.array_equal(scaling.by_rows(x)[np.array([3, 1])], scaled[[3, 1]])
+    assert scaling.by_rows(x).shape == (40, 4)
+    assert np.array_equal(Scaling.of(sp.csr_array(x), 4.0)(sp.csr_array(x)), scaled), (
+        "CSR with many entries is the same"
+    )
+
+
+def test_sparse_rows_get_one_length_and_stay_sparse() -> None:
+    x = sp.csr_array(np.array([[3.0, 0, 0, 0, 0, 0, 0, 0, 4.0, 0, 0], [0] * 11], dtype=np.float32))
+    scaled = Scaling.of(x, row_length=10.0)(x)
+    assert sp.issparse(scaled)
+    assert scaled.todense()[:, [0, 8]].tolist() == [[6.0, 8.0], [0.0, 0.0]]
+    assert np.array_equal(
+        np.asarray(Scaling.of(x, 10.0)(np.asarray(x.todense())).todense()), np.asarray(scaled.todense())
+    )
 
 
 @pytest.mark.usefixtures("few_steps")
@@ -119,16 +143,18 @@ def test_logits_are_those_of_the_layers_written_out(hidden: tuple[int, ...], spa
     x = sp.csr_array((rng.random((150, 40)) < 0.1).astype(np.float32)) if sparse else GRAPH.features
     graph = graph_with(features=x)
     encoder = cross_fit(graph, Streams(0), hidden).encoder
-    rows = encoder.rows.of_length(x, encoder.row_length)
-    rows = np.asarray(rows.todense()) if sparse else rows
-    for number, model in enumerate(encoder.models):
-        h = rows
-        for i, (w, b) in enumerate(zip(model.weights, model.biases, strict=True)):
-            h = h if i == 0 else 1.0507009873554805 * np.where(h > 0, h, 1.6732632423543772 * (np.exp(h) - 1))
-            h = h @ w.detach().numpy() + b.detach().numpy()
-            if number == 0 and i == max(0, len(hidden) - 1):
-                assert np.allclose(encoder.embeddings(x), h / np.linalg.norm(h, axis=1, keepdims=True), atol=1e-4)
-        assert np.allclose(encoder.logits(x)[number], h, atol=1e-3)
+    scaled = encoder.scaling(x)
+    h = np.asarray(scaled.todense()) if sparse else scaled
+    h = np.broadcast_to(h, (1 + FOLDS, *h.shape))
+    for i, (w, b) in enumerate(zip(encoder.weights, encoder.biases, strict=True)):
+        h = h if i == 0 else 1.0507009873554805 * np.where(h > 0, h, 1.6732632423543772 * (np.exp(h) - 1))
+        h = h @ w + b
+        if i == max(0, len(hidden) - 1):
+            assert np.allclose(encoder.embeddings(x), h[0] / np.linalg.norm(h[0], axis=1, keepdims=True), atol=1e-4)
+    assert np.allclose(encoder.logits(x), h, atol=1e-3)
+
+
+# -- one model, and embeddings -------------------------------------------------------------------------------------
 
 
 # -- encoders that are kept ----------------------------------------------------------------------------------------

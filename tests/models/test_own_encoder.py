@@ -18,8 +18,7 @@ from torch import nn
 import caribou as cb
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.models import own_encoder
-from caribou.models.own_encoder import STEPS, batches_and_steps, with_encoder
+from caribou.models.own_encoder import with_encoder
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("short_training")
@@ -165,10 +164,3 @@ def test_a_module_that_reads_edges_is_refused_with_the_reason() -> None:
 
     with pytest.raises(InputError, match="whose forward takes x, edge_index: edges are private"):
         cb.Model("mlp", cb.Budget(4), encoder=lambda d, c: Convolution(d, c)).fit(GRAPH)
-
-
-def test_steps_follow_the_rows_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_encoder, "EPOCHS", (8, 80))
-    assert batches_and_steps(32) == (1, 80)
-    assert batches_and_steps(50 * 512) == (50, STEPS)
-    assert batches_and_steps(1000 * 512) == (1000, 8 * 1000)

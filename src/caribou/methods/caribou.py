@@ -52,7 +52,7 @@ from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import load_own_methods
-from caribou.methods.edge_method import EncodedMethod, module_of, prior_of
+from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
 from caribou.methods.mlp import MlpDp, applied, base_model
 from caribou.methods.node_method import (
     NodeMethod,
@@ -70,7 +70,6 @@ from caribou.models.classifier import (
 )
 from caribou.models.features import sent_rows
 from caribou.models.network import chain_logits, network_from_arrays
-from caribou.models.trainer import module_arrays
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.mechanism_records import NODES, PARTS, message_passing_record
@@ -246,7 +245,7 @@ class Caribou(EncodedMethod):
         """The classification module on X^(0) and X^(K), fitted on public labels, and what it says."""
         inputs = [public.rows, state_columns(state, calibrated)]
         module = self.fit_module(inputs, graph, self.classifier_hidden, streams)
-        return _outputs(module, inputs, state, {**public.arrays, **module_arrays(module, MODULE)})
+        return _outputs(module, inputs, state, {**public.arrays, **arrays_of(module, MODULE)})
 
     def predict_graph(
         self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource

@@ -202,6 +202,11 @@ def log_probabilities(probabilities: np.ndarray) -> np.ndarray:
     return np.log(np.clip(probabilities, 1e-4, 1))
 
 
+def arrays_of(module: ClassificationModule, prefix: str) -> dict[str, np.ndarray]:
+    """The arrays of a module, by names that begin so, for a saved run."""
+    return {f"{prefix}{name}": tensor.numpy() for name, tensor in module.state_dict().items()}
+
+
 def module_of(weights: Arrays, prefix: str) -> ClassificationModule:
-    """The inverse of `module_arrays`."""
+    """The inverse of `arrays_of`."""
     return module_from_arrays({name.removeprefix(prefix): a for name, a in weights.items() if name.startswith(prefix)})

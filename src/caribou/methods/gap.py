@@ -30,7 +30,7 @@ from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
-from caribou.methods.edge_method import EncodedMethod, module_of, prior_of
+from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
 from caribou.methods.mlp import applied
 from caribou.methods.node_method import (
     StackedMethod,
@@ -41,7 +41,6 @@ from caribou.methods.node_method import (
 )
 from caribou.models.classifier import classify
 from caribou.models.encoder import Prior
-from caribou.models.trainer import module_arrays
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import PARTS, SumsRecord
@@ -117,7 +116,7 @@ class Gap(EncodedMethod):
         start = public.encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
         sums = _sums(graph, None, start, plan.parts["sums"], streams, noise)
         module = self.fit_module(classifier_inputs(start, sums), graph, self.classifier_hidden, streams)
-        return self._outputs(start, sums, public.encoder.to_arrays() | module_arrays(module, MODULE))
+        return self._outputs(start, sums, public.encoder.to_arrays() | arrays_of(module, MODULE))
 
     def predict_graph(
         self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource

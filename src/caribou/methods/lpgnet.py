@@ -22,10 +22,9 @@ from caribou.graph import Graph
 from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
-from caribou.methods.edge_method import EncodedMethod, log_probabilities, module_of, prior_of
+from caribou.methods.edge_method import EncodedMethod, arrays_of, log_probabilities, module_of, prior_of
 from caribou.models.classifier import ClassificationModule, classify
 from caribou.models.encoder import Prior
-from caribou.models.trainer import module_arrays
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedCounts
 from caribou.privacy.mechanism_records import CountsRecord
@@ -104,7 +103,7 @@ class LpgNet(EncodedMethod):
             released[f"counts_{stage}"] = counts.ask(probabilities.argmax(axis=1))
             inputs = [*inputs, class_shares(released[f"counts_{stage}"])]
             module = module_at(stage, inputs)
-            weights |= module_arrays(module, f"stage_{stage}.")
+            weights |= arrays_of(module, f"stage_{stage}.")
             probabilities = softmax(classify(module, inputs), axis=1)
         return Outputs(probabilities, released | {"probabilities": probabilities}, weights)
 

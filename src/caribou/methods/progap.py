@@ -32,7 +32,7 @@ from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import StagedSums, bounded_adjacency
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Arrays, Outputs
-from caribou.methods.edge_method import EncodedMethod, module_of, prior_of
+from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
 from caribou.methods.gap import plan_sums
 from caribou.methods.mlp import applied
 from caribou.methods.node_method import (
@@ -44,7 +44,6 @@ from caribou.methods.node_method import (
 )
 from caribou.models.classifier import ClassificationModule, classify, embed
 from caribou.models.encoder import Prior
-from caribou.models.trainer import module_arrays
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums
 from caribou.privacy.mechanism_records import PARTS, SumsRecord
@@ -118,7 +117,7 @@ class Progap(EncodedMethod):
             module = module_at(stage, inputs)
             scores = classify(module, inputs)
             embeddings.append(unit_length(embed(module, inputs[-1])))
-            weights |= module_arrays(module, f"stage_{stage}.")
+            weights |= arrays_of(module, f"stage_{stage}.")
         probabilities = np.asarray(softmax(scores, axis=1))
         return Outputs(probabilities, released | {"probabilities": probabilities}, weights)
 

@@ -14,7 +14,7 @@ from caribou.errors import InputError
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.objective import USUAL, Objective
 from caribou.models.threads import one_thread
-from caribou.models.trainer import class_weights, load_arrays, train_module, validation_score
+from caribou.models.trainer import Validation, take_steps
 
 PART = 1 << 16
 """Rows whose scores are computed together."""
@@ -127,17 +127,23 @@ def fit_classifier(
             [torch.from_numpy(np.array(part[nodes], dtype=np.float32)) for part in inputs] for nodes in (train, val)
         )
         y_train, y_val = (y[torch.from_numpy(np.array(nodes))] for nodes in (train, val))
+        optimizer = torch.optim.Adam(module.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+
         weights = class_weights(objective, y_train, classes)
-        train_module(
-            module,
-            lambda _: nn.functional.cross_entropy(module(of_train), y_train, weight=weights),
-            steps=config.epochs,
-            learning_rate=config.learning_rate,
-            weight_decay=config.weight_decay,
-            score=validation_score(lambda: module(of_val), y_val, objective),
-            stage="classifier",
-        )
-    return module
+
+        def loss(_: int) -> Tensor:
+            return nn.functional.cross_entropy(module.train()(of_train), y_train, weight=weights)
+
+        validation = Validation.of_module(module, lambda: module(of_val), y_val, objective=objective)
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation, stage="classifier")
+    module.load_state_dict(best.state)
+    return module.eval()
+
+
+def class_weights(objective: Objective, labels: Tensor, classes: int) -> Tensor | None:
+    """The weight of every class in a loss, single precision; None where all nodes count the same. [n] -> [C]"""
+    weights = objective.class_weights(labels.numpy(), classes)
+    return None if weights is None else torch.from_numpy(weights.astype(np.float32))
 
 
 def classify(module: ClassificationModule, inputs: list[np.ndarray]) -> np.ndarray:
@@ -177,8 +183,8 @@ def module_from_arrays(arrays: Mapping[str, np.ndarray]) -> ClassificationModule
         raise InputError(f"head.weight must have {hidden * len(columns)} columns, got {width}")
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn, and thrown away
         module = ClassificationModule(columns, classes=classes, config=ClassifierConfig(hidden=hidden))
-    load_arrays(module, arrays)
-    return module
+    module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+    return module.eval()
 
 
 def require_classifier_memory(nodes: int, fitted: int, columns: Sequence[int], hidden: int) -> None:

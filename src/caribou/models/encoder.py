@@ -16,32 +16,21 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.special import softmax
-from torch import Tensor, nn
+from torch import Tensor
 
 from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
-from caribou.mechanisms.bounded_rows import unit_length
-from caribou.models.classifier import ByteDropout
+from caribou.mechanisms.bounded_rows import row_norms, unit_length
 from caribou.models.objective import USUAL, Objective
-from caribou.models.public_rows import DENSE, PublicRows, blocks
+from caribou.models.public_rows import column_moments
 from caribou.models.threads import one_thread
-from caribou.models.trainer import (
-    Score,
-    batches,
-    class_weights,
-    load_arrays,
-    module_arrays,
-    module_logits,
-    train_module,
-    validation_score,
-)
+from caribou.models.trainer import Score, Validation, first_larger, take_steps
 from caribou.randomness import Streams
 
-CHECKPOINTS = 18
-"""States per fit that are scored, equally spaced; the one with the best validation score is kept."""
+CHECKPOINTS = 12
+"""Per fit, equally spaced over the last two thirds; the one with the best validation score is kept."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +43,7 @@ class EncoderConfig:
         weight_decay: of Adam.
         dropout: of hidden units, in [0, 1).
         input_dropout: of features, in [0, 1).
-        sparse_row_length: length that sparse rows are scaled to.
+        sparse_row_length: length that sparse rows are scaled to (`Scaling`).
     """
 
     steps: int
@@ -72,6 +61,8 @@ PLAIN = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.0, sparse_row_length=16.0)
 WIDE = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.3, sparse_row_length=16.0)
 """For rows with many non-zero entries, where a model without input dropout becomes far too sure of itself."""
 MANY_ENTRIES = 100
+DENSE = 0.2
+"""Features of a larger density are standardised by column; others stay sparse."""
 HIDDEN = (64, 16)
 BATCH = 512
 FOLDS = 3
@@ -117,102 +108,117 @@ class Prior:
     encoder: NodeEncoder
 
 
-class Mlp(nn.Module):
-    """Linear layers with SELU and dropout between them. [m, d], dense or CSR -> logits, [m, C].
-
-    Weights begin at N(0, 1 / inputs), biases at 0. Dropout of sparse rows drops entries that are not 0.
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How features are scaled for a model: columns standardised (dense), or rows of one length (sparse, kept sparse).
 
     Args:
-        widths: d, of the hidden layers, C.
-        dropout: of hidden units, in [0, 1).
-        input_dropout: of features, in [0, 1).
-        seed: of both.
+        centre: [d], mean of every column, or None for sparse features.
+        spread: [d], standard deviation of every column, or None for sparse features.
+        row_length: length of every row that is not 0, if the features are sparse.
 
-    >>> Mlp((3, 5, 2))(np.ones((4, 3), np.float32)).shape
-    torch.Size([4, 2])
+    >>> Scaling.of(np.array([[1.0, 5.0], [3.0, 9.0]]), row_length=4.0)(np.array([[2.0, 9.0]])).tolist()
+    [[0.0, 1.0]]
     """
 
-    def __init__(
-        self, widths: Sequence[int], dropout: float = 0.0, input_dropout: float = 0.0, *, seed: int = 0
-    ) -> None:
-        super().__init__()
-        self.weights = nn.ParameterList(torch.randn(a, b) / math.sqrt(max(a, 1)) for a, b in pairwise(widths))
-        self.biases = nn.ParameterList(torch.zeros(b) for b in widths[1:])
-        self.dropout, self.input_dropout = ByteDropout(dropout, seed=seed), ByteDropout(input_dropout, seed=seed + 1)
+    centre: np.ndarray | None
+    spread: np.ndarray | None
+    row_length: float
 
-    def forward(self, x: np.ndarray | sp.csr_array) -> Tensor:
-        return self.layers(x, len(self.weights))
+    @classmethod
+    def of(cls, x: np.ndarray | sp.csr_array, row_length: float) -> Scaling:
+        """The scaling of features x, [n, d]: standardised if more than DENSE of the entries are not 0."""
+        if _entries_per_row(x) <= DENSE * x.shape[1]:
+            return cls(None, None, row_length)
+        mean, std = column_moments(x)
+        return cls(mean, np.maximum(std, 1e-6), row_length)
 
-    def layers(self, x: np.ndarray | sp.csr_array, count: int) -> Tensor:
-        """What the first ``count`` layers make of rows, before the activation of the last of them."""
-        h = self._first(x) + self.biases[0]
-        for weight, bias in list(zip(self.weights, self.biases, strict=True))[1:count]:
-            h = self.dropout(torch.selu(h)) @ weight + bias
-        return h
+    def __call__(self, x: np.ndarray | sp.csr_array) -> np.ndarray | sp.csr_array:
+        if self.centre is not None and self.spread is not None:
+            return (_dense(x) - self.centre) / self.spread
+        rows = sp.csr_array(x, dtype=np.float32)
+        scale = (self.row_length / np.maximum(row_norms(rows), 1e-12)).astype(np.float32)
+        return sp.csr_array(sp.diags_array(scale) @ rows)
 
-    def _first(self, x: Any) -> Tensor:
-        """Rows times the first weights, without making sparse rows dense."""
-        if not sp.issparse(x):
-            return self.input_dropout(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))) @ self.weights[0]
-        return nn.functional.embedding_bag(
-            torch.from_numpy(x.indices.astype(np.int64)),
-            self.weights[0],
-            torch.from_numpy(x.indptr[:-1].astype(np.int64)),
-            mode="sum",
-            per_sample_weights=self.input_dropout(torch.from_numpy(x.data)),
-        )
+    def by_rows(self, x: np.ndarray | sp.csr_array) -> ScaledRows | sp.csr_array:
+        """As calling it, but dense features are scaled row by row when they are asked for: a mapped file stays on disk."""
+        if self.centre is None or self.spread is None or sp.issparse(x):
+            return self(x)
+        return ScaledRows(x, self.centre, self.spread)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledRows:
+    """Standardised rows of a dense matrix, which itself is left as it is. x: [n, d]; centre, spread: [d]; rows [m] -> [m, d]."""
+
+    x: np.ndarray
+    centre: np.ndarray
+    spread: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """n, d."""
+        return self.x.shape
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        return (_dense(self.x[rows]) - self.centre) / self.spread
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """MLPs on the same features. The first was fitted on all training nodes, each other one without a fold.
+    """m MLPs side by side on the same features. The first was fitted on all training nodes.
 
     Args:
-        rows: how features become rows.
-        row_length: of sparse rows.
-        models: the MLPs.
+        scaling: of the features.
+        weights: one [m, a, b] per layer.
+        biases: one [m, 1, b] per layer.
     """
 
-    rows: PublicRows
-    row_length: float
-    models: tuple[Mlp, ...]
+    scaling: Scaling
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
 
     def logits(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
         """Logits of every model. [n, d] -> [m, n, C]."""
-        rows, numbers = self.rows.source(features, self.row_length), np.arange(features.shape[0])
-        return np.stack([module_logits(model, rows, numbers).numpy() for model in self.models])
+        return self._run(features, len(self.weights))
 
     def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
         """The mean probabilities of the models, for nodes that none of them was fitted on. [n, d] -> [n, C]."""
-        return softmax(self.logits(features), axis=2).mean(axis=0).astype(np.float64)
+        return _softmax(self.logits(features)).mean(axis=0).astype(np.float64)
 
     def embeddings(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
         """The last hidden layer of the first model (its logits if there is none), rows of length 1. [n, d] -> [n, h]."""
-        rows, first = self.rows.source(features, self.row_length), self.models[0].eval()
-        layers = max(1, len(first.weights) - 1)
+        return unit_length(self._run(features, max(1, len(self.weights) - 1))[0].astype(np.float64))
+
+    def _run(self, features: np.ndarray | sp.csr_array, layers: int) -> np.ndarray:
+        x = self.scaling.by_rows(features)
+        weights = [torch.from_numpy(np.array(w)) for w in self.weights[:layers]]
+        biases = [torch.from_numpy(np.array(b)) for b in self.biases[:layers]]
+        parts = np.array_split(np.arange(x.shape[0]), 1 + x.shape[0] // 8192)
         with torch.no_grad():
-            parts = [first.layers(rows(block), layers).numpy() for block in blocks(np.arange(features.shape[0]))]
-        return unit_length(np.concatenate(parts).astype(np.float64))
+            return np.concatenate([_forward(x, rows, weights, biases).numpy() for rows in parts], axis=1)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
-        arrays = {"encoder.row_length": np.array(self.row_length), **self.rows.to_arrays()}
-        for number, model in enumerate(self.models):
-            arrays |= module_arrays(model, f"encoder.{number}.")
+        arrays = {"encoder.row_length": np.array(self.scaling.row_length)}
+        if self.scaling.centre is not None and self.scaling.spread is not None:
+            arrays |= {"encoder.centre": self.scaling.centre, "encoder.spread": self.scaling.spread}
+        for i, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays |= {f"encoder.weight_{i}": w, f"encoder.bias_{i}": b}
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoder:
         """The inverse of `to_arrays`."""
-        models: list[Mlp] = []
-        while f"encoder.{len(models)}.weights.0" in arrays:
-            prefix = f"encoder.{len(models)}."
-            layers = sum(1 for name in arrays if name.startswith(f"{prefix}weights."))
-            shapes = [arrays[f"{prefix}weights.{i}"].shape for i in range(layers)]
-            with torch.random.fork_rng(devices=[]):  # initial weights are drawn, and thrown away
-                models.append(Mlp((shapes[0][0], *(width for _, width in shapes))))
-            load_arrays(models[-1], arrays, prefix)
-        return cls(PublicRows.from_arrays(arrays), float(arrays["encoder.row_length"]), tuple(models))
+        layers = sum(1 for name in arrays if name.startswith("encoder.weight_"))
+        scaling = Scaling(
+            arrays.get("encoder.centre"), arrays.get("encoder.spread"), float(arrays["encoder.row_length"])
+        )
+        return cls(
+            scaling,
+            tuple(arrays[f"encoder.weight_{i}"] for i in range(layers)),
+            tuple(arrays[f"encoder.bias_{i}"] for i in range(layers)),
+        )
 
 
 def configurations(graph: Graph) -> tuple[EncoderConfig, ...]:
@@ -273,8 +279,8 @@ def encoders_once() -> Iterator[None]:
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN, objective: Objective = USUAL) -> Prior:
     """Fit the configurations, keep the one that validates better, and predict every node out of fold.
 
-    1 + FOLDS MLPs d - ``hidden`` - C are fitted: one on all training nodes, by which the configuration is chosen, and one per
-    fold that is left out. Training nodes are predicted by the model that left them out, the others by the mean of all models.
+    Each configuration is one joint fit of 1 + FOLDS MLPs d - ``hidden`` - C: one on all training nodes, and one per fold that is
+    left out. Training nodes are predicted by the model that left them out, the others by the mean of all models.
 
     Args:
         graph: features, labels and split are read; edges are not.
@@ -314,15 +320,11 @@ def _fitted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int,
     left_out = np.zeros(graph.num_nodes, dtype=np.int64)
     if folds:
         left_out[train] = 1 + rng.permutation(len(train)) % folds
-    public = PublicRows.of(graph.features)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**62)))
-        fits = [_fit_mlp(graph, public, config, hidden, train, rng, objective) for config in configurations(graph)]
-        config, first, _ = max(fits, key=lambda fit: fit[2])  # of equal ones the first
-        rest = (train[left_out[train] != k] for k in range(1, 1 + folds))
-        others = [_fit_mlp(graph, public, config, hidden, rows, rng, objective)[1] for rows in rest]
-    encoder = Encoder(public, config.sparse_row_length, (first, *others))
-    each = softmax(encoder.logits(graph.features), axis=2)  # [1 + folds, n, C]
+    member = np.arange(1 + folds)[:, None] != left_out
+    member[0] = True
+    fits = [_fit_jointly(graph, config, hidden, member, rng, objective) for config in configurations(graph)]
+    encoder, _ = max(fits, key=lambda fit: fit[1][0])  # of equal ones the first
+    each = _softmax(encoder.logits(graph.features))  # [1 + folds, n, C]
     probabilities = each.mean(axis=0)
     for k in range(1, 1 + folds):
         probabilities[left_out == k] = each[k, left_out == k]
@@ -330,47 +332,159 @@ def _fitted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int,
 
 
 def _check_memory(graph: Graph, hidden: tuple[int, ...], folds: int) -> None:
-    """Weights of all models and, of the one that is trained, gradient, two moments and best state; class probabilities; rows that
-    are made dense. Dense features are read in parts."""
+    """Weights of all models (value, gradient, two moments, best, and one more), class probabilities, and sparse features that are
+    made dense, twice. Dense ones are read in parts."""
     n, d, models = graph.num_nodes, graph.num_features, 1 + folds
-    weights = (models + 4) * sum(a * b for a, b in pairwise((d, *hidden, graph.num_classes)))
-    probabilities = (models + 1) * n * graph.num_classes
+    weights = models * sum(a * b for a, b in pairwise((d, *hidden, graph.num_classes)))
     dense = 2 * n * d if sp.issparse(graph.features) and _entries_per_row(graph.features) > DENSE * d else 0
-    needed = SINGLE * (weights + dense) + DOUBLE * probabilities
+    probabilities = (models + 1) * n * graph.num_classes
+    needed = SINGLE * (6 * weights + dense) + DOUBLE * probabilities
     require_memory(needed, f"the encoder of {n:,} nodes with {d:,} columns and hidden = {list(hidden)}")
 
 
-def _fit_mlp(
+def _fit_jointly(
     graph: Graph,
-    public: PublicRows,
     config: EncoderConfig,
     hidden: tuple[int, ...],
-    train: np.ndarray,
+    member: np.ndarray,
     rng: np.random.Generator,
     objective: Objective,
-) -> tuple[EncoderConfig, Mlp, Score]:
-    """Train one MLP on some of the training nodes. Validation nodes choose the state that is kept; its score is the third."""
+) -> tuple[Encoder, Score]:
+    """Train m models side by side; model j learns from the training nodes with member[j]. Validation nodes choose checkpoints.
+
+    Returns also the validation score of model 0: accuracy (or the metric of the objective) - CE/10, and accuracy.
+    """
+    scaling = Scaling.of(graph.features, config.sparse_row_length)
+    x = scaling.by_rows(graph.features)
     split, labels = graph.for_learning(public=True)
-    y, val = torch.from_numpy(np.array(labels)), np.array(split.val)
-    rows = public.source(graph.features, config.sparse_row_length)
-    sizes, seed = (graph.num_features, *hidden, graph.num_classes), int(rng.integers(2**62))
-    model = Mlp(sizes, config.dropout, config.input_dropout, seed=seed)
-    weights = class_weights(objective, y[np.array(split.train)], graph.num_classes)
-    drawn = batches(train, -(-len(train) // BATCH), rng)
+    y = torch.from_numpy(np.array(labels))
+    m, C = len(member), graph.num_classes
+    train, val = split.train, np.array(split.val)
+    widths = (x.shape[1], *hidden, C)
+    generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+    weights = [(torch.randn(m, a, b, generator=generator) / math.sqrt(a)).requires_grad_() for a, b in pairwise(widths)]
+    biases = [torch.zeros(m, 1, b, requires_grad=True) for b in widths[1:]]
+    optimizer = torch.optim.Adam([*weights, *biases], lr=config.learning_rate, weight_decay=config.weight_decay)
+    batches = _batches(train, min(BATCH, len(train)), rng)
+    masks = torch.from_numpy(member)
+    dropout = (config.input_dropout, config.dropout, generator)
+
+    counted = objective.class_weights(np.array(labels)[train], C)
+    by_class = None if counted is None else torch.from_numpy(counted.astype(np.float32))
 
     def loss(_: int) -> Tensor:
-        batch = next(drawn)
-        return nn.functional.cross_entropy(model(rows(batch)), y[batch], weight=weights)
+        rows = next(batches)
+        losses = torch.nn.functional.cross_entropy(
+            _forward(x, rows, weights, biases, dropout).transpose(1, 2),
+            y[rows].expand(m, -1),
+            weight=by_class,
+            reduction="none",
+        )
+        use = masks[:, rows]
+        return ((losses * use).sum(dim=1) / use.sum(dim=1).clamp(min=1)).sum()
 
-    score = train_module(
-        model,
-        loss,
-        steps=config.steps,
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-        cosine=True,
-        score=validation_score(lambda: module_logits(model, rows, val), y[val], objective),
-        every=max(1, config.steps // CHECKPOINTS),
-        stage="encoder",
+    def scores() -> list[Score]:
+        with torch.no_grad():
+            return _scores(_forward(x, val, weights, biases), y[val], objective)
+
+    marks = {config.steps * (CHECKPOINTS + 2 * (k + 1)) // (3 * CHECKPOINTS) for k in range(CHECKPOINTS)}
+    validation = Validation(
+        scores,
+        state=lambda model: [p[model].detach().clone() for p in (*weights, *biases)],
+        improves=first_larger,
+        due=marks.__contains__,
     )
-    return config, model, score
+    best = take_steps(
+        loss,
+        optimizer,
+        steps=config.steps,
+        stage="encoder",
+        validation=validation,
+        learning_rate=lambda step: config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / config.steps)),
+    )
+    kept = [torch.stack(parts).numpy() for parts in zip(*(one.state for one in best), strict=True)]
+    encoder = Encoder(scaling, tuple(kept[: len(weights)]), tuple(kept[len(weights) :]))
+    return encoder, best[0].score
+
+
+def _batches(nodes: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Batches without end: all nodes in a random order, then in another; what is left over at the end of one is not used."""
+    order, position = rng.permutation(nodes), 0
+    while True:
+        if position + size > len(order):
+            order, position = rng.permutation(nodes), 0
+        yield order[position : position + size]
+        position += size
+
+
+def _forward(
+    x: np.ndarray | sp.csr_array | ScaledRows,
+    rows: np.ndarray,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    dropout: tuple[float, float, torch.Generator] | None = None,
+) -> Tensor:
+    """All models on some rows. ``dropout``: of inputs, of hidden units, and their generator. [n, d] -> [m, rows, C]."""
+    of_inputs, of_hidden, generator = dropout or (0.0, 0.0, None)
+    h = _first_layer(x, rows, weights[0], of_inputs, generator) + biases[0]
+    for w, b in zip(weights[1:], biases[1:], strict=True):
+        h = torch.selu(h)
+        if of_hidden > 0:
+            h = h * (torch.rand(h.shape, generator=generator) >= of_hidden) / (1 - of_hidden)
+        h = torch.bmm(h, w) + b
+    return h
+
+
+def _dense(x: Any) -> np.ndarray:
+    return np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float32)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    return torch.softmax(torch.from_numpy(logits), dim=-1).numpy()
+
+
+def _scores(logits: Tensor, y: Tensor, objective: Objective) -> list[Score]:
+    """accuracy - CE / 10, which decides, and accuracy of every model. logits: [m, val, C]; without validation nodes 0.
+
+    The metric of the objective stands in the place of the first accuracy.
+    """
+    if len(y) == 0:
+        return [(0.0, 0.0)] * len(logits)
+    accuracies = (logits.argmax(dim=2) == y).double().mean(dim=1)
+    ce = torch.nn.functional.cross_entropy(logits.transpose(1, 2), y.expand(len(logits), -1), reduction="none").mean(
+        dim=1
+    )
+    first = accuracies
+    if objective.metric is not None:
+        first = torch.tensor([objective.score(each, y.numpy()) for each in logits.double().numpy()])
+    return list(zip((first - 0.1 * ce.double()).tolist(), accuracies.tolist(), strict=True))
+
+
+def _first_layer(
+    x: np.ndarray | sp.csr_array | ScaledRows,
+    rows: np.ndarray,
+    weight: Tensor,
+    dropout: float,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """x[rows] times the weights of all models, without making sparse rows dense. [rows, d], [m, d, h] -> [m, rows, h]."""
+    m, d, h = weight.shape
+    wide = weight.permute(1, 0, 2).reshape(d, m * h)
+    if sp.issparse(x):
+        part: Any = x[rows]
+        values = torch.from_numpy(part.data)
+        if dropout > 0:
+            values = values * (torch.rand(values.shape, generator=generator) >= dropout) / (1 - dropout)
+        out = torch.nn.functional.embedding_bag(
+            torch.from_numpy(part.indices.astype(np.int64)),
+            wide,
+            torch.from_numpy(part.indptr[:-1].astype(np.int64)),
+            mode="sum",
+            per_sample_weights=values,
+        )
+    else:
+        dense = torch.from_numpy(np.ascontiguousarray(x[rows]))
+        if dropout > 0:
+            dense = dense * (torch.rand(dense.shape, generator=generator) >= dropout) / (1 - dropout)
+        out = dense @ wide
+    return out.reshape(len(rows), m, h).transpose(0, 1)

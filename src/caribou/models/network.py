@@ -13,7 +13,6 @@ from torch import nn
 
 from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.clipped_gradients import affine, chain_layers
-from caribou.models.trainer import load_arrays
 
 
 def selu_network(columns: int, hidden: int, classes: int, generator: np.random.Generator) -> nn.Sequential:
@@ -50,7 +49,8 @@ def network_from_arrays(arrays: Mapping[str, np.ndarray]) -> nn.Sequential:
     # without initial values: drawing them would move the global generator of torch
     layers = (nn.utils.skip_init(nn.Linear, w.shape[1], w.shape[0]) for w in (first, last))
     module = nn.Sequential(next(layers), nn.SELU(), next(layers)).double()
-    load_arrays(module, arrays)
+    names = [name for name, _ in module.named_parameters()]
+    module.load_state_dict({name: torch.from_numpy(np.array(arrays[name])) for name in names})
     return module
 
 

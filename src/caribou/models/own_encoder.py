@@ -13,33 +13,21 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from caribou.errors import InputError
 from caribou.graph import Graph, listed
 from caribou.graph.fingerprint import row_digests
 from caribou.models.class_prior import ClassPrior, KnownRows
 from caribou.models.learners import Table, cross_fitted
+from caribou.models.module_training import RowSource, module_logits, train_module
 from caribou.models.public_rows import PublicRows, as_dense
 from caribou.models.threads import one_thread
-from caribou.models.trainer import RowSource, batches, module_logits, train_module
 from caribou.randomness import Streams
 
 FOLDS = 5
 SEEN = 0.01
 """Share of the labelled rows that a saved encoder may have been fitted on: rows of two tables may be equal by chance."""
-
-BATCHES = (32, 512)
-"""A module's batch is a sixteenth of the rows, but at least and at most so many."""
-STEPS = 1600
-EPOCHS = (8, 80)
-"""STEPS batches are taken, but at least and at most so many passes over the rows."""
-LEARNING_RATE = 2e-3
-WEIGHT_DECAY = 1e-4
-HELD_OUT, MOST_HELD_OUT = 0.1, 5000
-"""Share of the rows, and how many at most, that choose when to stop; no step is taken on them."""
-LOOKS, PATIENCE = 16, 4
-"""The held-out rows are looked at so often, and training ends after so many looks without a smaller loss."""
 
 KINDS = (
     "class probabilities [n, C], a scikit-learn classifier, a function (columns, classes) -> torch module, or the folder of a "
@@ -286,50 +274,8 @@ class _Module:
                 raise InputError(
                     f"encoder must make a module with {self.classes} logits per row, got outputs of shape {shape}"
                 )
-            train_on_rows(self.module, rows, y, self.rng)
+            train_module(self.module, rows, np.arange(len(y)), y, self.rng)
 
     def predict_proba(self, x: Table) -> np.ndarray:
         logits = module_logits(self.module, self._rows(x), np.arange(x.shape[0]))
         return np.asarray(torch.softmax(logits.double(), dim=1).numpy())
-
-
-def batches_and_steps(rows: int) -> tuple[int, int]:
-    """How many batches a pass over the rows has, and how many are taken in all.
-
-    >>> batches_and_steps(450), batches_and_steps(15_000), batches_and_steps(400_000)
-    ((15, 1200), (30, 1600), (782, 6256))
-    """
-    each = -(-rows // int(np.clip(rows // 16, *BATCHES)))
-    return each, int(np.clip(STEPS, EPOCHS[0] * each, EPOCHS[1] * each))
-
-
-def train_on_rows(module: nn.Module, rows: RowSource, labels: np.ndarray, rng: np.random.Generator) -> None:
-    """Minimise the cross-entropy of logits, and put the module into the state with the least loss on held-out rows.
-
-    Rows are asked for batch by batch, so a tall table is read and not held.
-    """
-    order = rng.permutation(len(labels))
-    held, used = np.split(order, [min(MOST_HELD_OUT, int(HELD_OUT * len(order)))])
-    y = torch.from_numpy(np.array(labels))
-    each, steps = batches_and_steps(len(used))
-    drawn = batches(used, each, rng)
-
-    def loss(_: int) -> Tensor:
-        batch = next(drawn)
-        return nn.functional.cross_entropy(module(rows(batch)), y[batch])
-
-    def score() -> tuple[float, ...]:
-        return (-float(nn.functional.cross_entropy(module_logits(module, rows, held), y[held])),) if len(held) else ()
-
-    train_module(
-        module,
-        loss,
-        steps=steps,
-        learning_rate=LEARNING_RATE,
-        weight_decay=WEIGHT_DECAY,
-        cosine=True,
-        score=score,
-        every=max(1, steps // LOOKS),
-        patience=PATIENCE,
-        stage="encoder",
-    )

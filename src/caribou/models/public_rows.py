@@ -6,7 +6,7 @@ At edge level features are public, so what the scaling learns from them costs no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,17 +75,6 @@ class PublicRows:
         if self.quantiles is not None:
             return np.column_stack([_normal_scores(dense[:, j], q) for j, q in enumerate(self.quantiles.T)]) / root
         return (dense - self.centre) / self.spread / root
-
-    def of_length(self, x: np.ndarray | sp.csr_array, length: float) -> np.ndarray | sp.csr_array:
-        """Rows as networks like them: sparse ones of ``length``, others with columns of variance 1. [n, d] -> [n, d], float32"""
-        scale = np.float32(np.sqrt(max(x.shape[1], 1)) if self.weights is None else length)
-        return self(x) * scale
-
-    def source(self, x: np.ndarray | sp.csr_array, length: float) -> Callable[[np.ndarray], np.ndarray | sp.csr_array]:
-        """`of_length` of some rows, [m] -> [m, d]: those of a sparse table are made once, others when they are asked for."""
-        if not sp.issparse(x) and self.weights is None:
-            return lambda some: self.of_length(x[some], length)
-        return self.of_length(x, length).__getitem__
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""

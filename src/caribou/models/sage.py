@@ -17,16 +17,15 @@ from torch import Tensor, nn
 
 from caribou._validate import integer, one_of, positive, unit_interval
 from caribou.machine.memory import SINGLE, require_memory
+from caribou.models.classifier import class_weights
+from caribou.models.encoder import Scaling
 from caribou.models.objective import USUAL, Objective
-from caribou.models.public_rows import PublicRows
 from caribou.models.threads import one_thread
-from caribou.models.trainer import class_weights, load_arrays, module_arrays, train_module, validation_score
+from caribou.models.trainer import Validation, take_steps
 
 AGGREGATORS = ("mean", "sum")
 CHECK_EVERY = 5
 """Epochs between two looks at the validation nodes."""
-ROW_LENGTH = 4.0
-"""Length that sparse rows are scaled to."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Inputs:
 
     @classmethod
     def of(cls, x: np.ndarray | sp.csr_array) -> Inputs:
-        """From features as `PublicRows` gives them."""
+        """From features as `Scaling` gives them."""
         if sp.issparse(x):
             return cls(_csr_tensor(x), _csr_tensor(sp.csr_array(x.T)))
         return cls(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), None)
@@ -168,25 +167,32 @@ class SageNetwork(nn.Module):
 class SageModel:
     """A fitted network with the scaling of its features."""
 
-    scaling: PublicRows
+    scaling: Scaling
     network: SageNetwork
 
     def scores(self, features: Any, around: Neighbourhoods) -> np.ndarray:
         """Scores of every node. ``features``: [n, d], of the graph ``around`` -> [n, C], float64."""
         with torch.no_grad(), one_thread():
-            return self.network.eval()(Inputs.of(self.scaling.of_length(features, ROW_LENGTH)), around).double().numpy()
+            return self.network.eval()(Inputs.of(self.scaling(features)), around).double().numpy()
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
-        return {**module_arrays(self.network, "sage."), **self.scaling.to_arrays()}
+        arrays = {f"sage.{name}": tensor.numpy() for name, tensor in self.network.state_dict().items()}
+        arrays["scaling.row_length"] = np.array(self.scaling.row_length)
+        if self.scaling.centre is not None and self.scaling.spread is not None:
+            arrays |= {"scaling.centre": self.scaling.centre, "scaling.spread": self.scaling.spread}
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], config: SageConfig) -> SageModel:
         """The inverse of `to_arrays`; ``config`` as it was when the model was fitted."""
-        columns, classes = arrays["sage.first.weight"].shape[1], arrays["sage.head.weight"].shape[0]
-        network = SageNetwork(columns, classes, config)
-        load_arrays(network, arrays, "sage.")
-        return cls(PublicRows.from_arrays(arrays), network)
+        state = {k.removeprefix("sage."): torch.from_numpy(np.array(v)) for k, v in arrays.items() if "sage." in k}
+        network = SageNetwork(state["first.weight"].shape[1], state["head.weight"].shape[0], config)
+        network.load_state_dict(state)
+        scaling = Scaling(
+            arrays.get("scaling.centre"), arrays.get("scaling.spread"), float(arrays["scaling.row_length"])
+        )
+        return cls(scaling, network.eval())
 
 
 @one_thread()
@@ -216,25 +222,26 @@ def fit_sage(
         objective: which epoch is best, and how much each class counts.
     """
     _check_memory(features.shape[0], features.shape[1], config)
-    scaling = PublicRows.of(features)
-    x = Inputs.of(scaling.of_length(features, ROW_LENGTH))
+    scaling = Scaling.of(features, row_length=4.0)
+    x = Inputs.of(scaling(features))
     y = torch.from_numpy(np.array(labels))
     rows, held = torch.from_numpy(np.array(train)), torch.from_numpy(np.array(val))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = SageNetwork(x.matrix.shape[1], classes, config)
+        optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+
         weights = class_weights(objective, y[rows], classes)
-        train_module(
-            network,
-            lambda _: nn.functional.cross_entropy(network(x, around)[rows], y[rows], weight=weights),
-            steps=config.epochs,
-            learning_rate=config.learning_rate,
-            weight_decay=config.weight_decay,
-            score=validation_score(lambda: network(x, around)[held], y[held], objective),
-            every=CHECK_EVERY,
-            stage="GraphSAGE",
+
+        def loss(_: int) -> Tensor:
+            return nn.functional.cross_entropy(network.train()(x, around)[rows], y[rows], weight=weights)
+
+        validation = Validation.of_module(
+            network, lambda: network(x, around)[held], y[held], every=CHECK_EVERY, objective=objective
         )
-    return SageModel(scaling, network)
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation, stage="GraphSAGE")
+    network.load_state_dict(best.state)
+    return SageModel(scaling, network.eval())
 
 
 def _check_memory(nodes: int, columns: int, config: SageConfig) -> None:
