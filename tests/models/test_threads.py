@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from caribou.models.threads import one_thread
 
@@ -18,10 +19,18 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+def pools() -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
 def test_one_inside_and_as_before_outside() -> None:
-    with one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 2
+    with threadpool_limits(2, user_api="blas"):
+        for _ in range(2):  # pools that are known, too
+            with one_thread():
+                assert torch.get_num_threads() == 1
+                assert pools() == {1}
+            assert torch.get_num_threads() == 2
+            assert pools() == {2}
 
 
 def test_a_decorated_function_can_be_called_again_and_inside_itself() -> None:

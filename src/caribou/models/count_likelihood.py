@@ -241,15 +241,12 @@ class CountModel:
 
     def _plus_discrete_laplace(self, p: np.ndarray) -> np.ndarray:
         """With a = e^-epsilon: P(s) ~ sum_m p(m) a^|s - m|, by one pass up and one pass down."""
+        from scipy.signal import lfilter
+
         a = math.exp(-self.budget.epsilon)
-        up, down = np.empty_like(p), np.zeros_like(p)
-        up[..., 0] = p[..., 0]
-        for s in range(1, p.shape[-1]):
-            up[..., s] = a * up[..., s - 1] + p[..., s]
-        for s in range(p.shape[-1] - 2, -1, -1):
-            down[..., s] = a * (down[..., s + 1] + p[..., s + 1])
-        below = a * (down[..., :1] + p[..., :1])  # s = -1
-        return np.concatenate([below, (up + down)[..., : LARGEST + 1]], axis=-1)
+        up = lfilter([1.0], [1.0, -a], p)  # sum over m <= s
+        down = a * lfilter([1.0], [1.0, -a], p[..., ::-1])[..., ::-1]  # sum over m > s - 1, of s - 1
+        return np.concatenate([down[..., :1], (up[..., :-1] + down[..., 1:])[..., : LARGEST + 1]], axis=-1)
 
     def _plus_gaussian(self, p: np.ndarray) -> np.ndarray:
         """P(s) ~ sum_m p(m) exp(-(s - m)^2 mu^2 / 2)."""
