@@ -35,16 +35,6 @@ def test_texts_lose_blanks_and_nothing_else():
             columns.texts(pd.Series(["a", bad], dtype=object), "id", place)
 
 
-def test_ids_are_numbers_only_if_all_of_them_are_plain():
-    assert columns.unique_ids(cells("3", "-1"), "id", place).dtype == np.int64
-    for odd in ("01", "1_0", "٣", "9" * 19):
-        assert columns.unique_ids(cells("3", odd), "id", place).tolist() == ["3", odd]
-    with pytest.raises(DataError, match=r"row 3: column 'id' must hold unique ids, got 'a' again \(first in row 1\)"):
-        columns.unique_ids(cells("a", "b", "a"), "id", place)
-    with pytest.raises(DataError, match="row 2: column 'id' must hold an id, got an empty cell"):
-        columns.unique_ids(cells("a", None), "id", place)
-
-
 @given(st.lists(st.sampled_from(["b", "a", "10", "9", None]), min_size=1, max_size=8))
 def test_classes_are_numbered_in_their_order(found):
     labels, names = columns.classes(cells(*found), "label", place)

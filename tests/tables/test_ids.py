@@ -54,6 +54,8 @@ def test_ids_become_the_row_numbers_of_a_dictionary(
     assert pa.concat_arrays(list(ids.batches())).to_pylist() == names
     assert ids.array().tolist() == names
     assert (ids.is_plain, ids.is_numbers) == (False, False)
+    for odd, plain in (("-1", True), ("01", False), ("1_0", False), ("٣", False), ("9" * 19, False)):
+        assert ids_of(["3", odd], tmp_path).is_plain == plain
     again = NodeIds.of_record(ids.record(), tmp_path)
     assert (again.digest(), list(again.batches())) == (ids.digest(), list(ids.batches()))
 

@@ -54,6 +54,10 @@ def test_attributes_by_other_names_and_networks_without_any() -> None:
     for bad in (nx.Graph(), {"a": 1}):
         with pytest.raises(InputError, match="network must"):
             Graph.from_networkx(bad)
+    lone = nx.Graph()
+    lone.add_nodes_from([("a", {"node": 1, "id": 2}), ("b", {"node": 3, "id": 4})])
+    graph = Graph.from_networkx(lone)
+    assert (graph.feature_names, graph.features.tolist(), graph.num_edges) == (("node", "id"), [[1, 2], [3, 4]], 0)
     tuples = nx.Graph([((1, 2), (3, 4))])
     with pytest.raises(DataError, match="column 'node' must hold text or whole numbers"):
         Graph.from_networkx(tuples)

@@ -129,40 +129,16 @@ def _value(cell: Any, notation: Notation = PLAIN) -> float | None:
     return None if math.isnan(value) else value
 
 
-def unique_ids(ids: np.ndarray, title: str, place: Place, findings: Findings | None = None) -> np.ndarray:
-    """The ids, all there and all different; as int64 where every id is a plain whole number."""
-    import pandas as pd
-
-    found = _strict(findings)
-    # a list of findings is that of a node table, whose columns have roles
-    flags = () if findings is None else _ID_FLAGS
-    empty = np.flatnonzero([cell is None for cell in ids])
-    if len(empty):
-        found.add(empty_ids(title, place(int(empty[0])), len(empty), flags))
-    repeated = np.flatnonzero(pd.Index(ids).duplicated() & np.array([cell is not None for cell in ids]))
-    if len(repeated):
-        again = ids[repeated[0]]
-        first = int(np.flatnonzero(ids == again)[0])
-        found.add(repeated_ids(title, place(int(repeated[0])), list(ids[repeated]), first, len(repeated), flags))
-    if len(empty) or len(repeated):
-        return np.arange(len(ids))
-    if all(_is_plain_number(cell) for cell in ids):
-        return ids.astype(np.int64)
-    return ids.astype(np.str_)
-
-
-def empty_ids(title: str, place: str, count: int, flags: tuple[str, ...] = _ID_FLAGS) -> Problem:
+def empty_ids(title: str, place: str, count: int) -> Problem:
     """A node table has rows without an id, the first one at ``place``."""
     rule = f"column {title!r} must hold an id, got an empty cell"
-    return Problem(Finding.EMPTY_IDS, place, rule, count, flags=flags, column=title)
+    return Problem(Finding.EMPTY_IDS, place, rule, count, flags=_ID_FLAGS, column=title)
 
 
-def repeated_ids(
-    title: str, place: str, again: Sequence[str], first: int, count: int, flags: tuple[str, ...] = _ID_FLAGS
-) -> Problem:
+def repeated_ids(title: str, place: str, again: Sequence[str], first: int, count: int) -> Problem:
     """A node table has ids that stand there before: ``again``, the first one at ``place`` and before in row ``first``."""
     rule = f"column {title!r} must hold unique ids, got {shown(again[0])} again (first in row {first + 1})"
-    return Problem(Finding.REPEATED_IDS, place, rule, count, examples_of(again), flags, column=title)
+    return Problem(Finding.REPEATED_IDS, place, rule, count, examples_of(again), _ID_FLAGS, title)
 
 
 def unknown_ids(title: str, place: str, cells: Sequence[str | None], count: int) -> Problem:
@@ -170,11 +146,6 @@ def unknown_ids(title: str, place: str, cells: Sequence[str | None], count: int)
     rule = f"column {title!r} must hold an id of the node table, got {shown(cells[0])}"
     flags = ("--drop-unknown-ids",)
     return Problem(Finding.UNKNOWN_IDS, place, rule, count, examples_of(cells), flags=flags, column=title)
-
-
-def _is_plain_number(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) <= 18 and str(int(text)) == text
 
 
 def classes(

@@ -43,15 +43,6 @@ def texts(column: Any, title: str, piece: Piece, findings: Findings | None = Non
     return pa.array(cells, type=pa.large_string())
 
 
-def text_columns(table: Table, titles: Sequence[str]) -> list[np.ndarray]:
-    """Some columns of a small table as normalised text; None where a cell is empty. [rows] each"""
-    parts: list[list[np.ndarray]] = [[] for _ in titles]
-    for piece in table.pieces(_PIECE, titles):
-        for part, column, title in zip(parts, piece.batch.columns, titles, strict=True):
-            part.append(texts(column, title, piece).to_numpy(zero_copy_only=False))
-    return [np.concatenate(part) if part else np.empty(0, dtype=object) for part in parts]
-
-
 @dataclass(frozen=True, eq=False)
 class NodeIds:
     """The ids of a node table in its order.

@@ -1,18 +1,15 @@
-"""Graphs of NetworkX: attributes of nodes are read by the rules of a node table."""
+"""Graphs of NetworkX: nodes with their attributes, and edges, as two frames."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from caribou.errors import InputError
 from caribou.graph.classes import Classes
 from caribou.graph.graph import Graph
 from caribou.privacy.budget import PrivacyUnit
-from caribou.tables import cells as columns
-from caribou.tables.inspect import Findings
-from caribou.tables.read import Roles, Titles, build, divided
+from caribou.tables.nodes import graph_from_tables
+from caribou.tables.read import Titles
 from caribou.tables.rules import ColumnRules
 
 
@@ -34,21 +31,14 @@ def graph_from_networkx(
     rows = [{str(title): cell for title, cell in row.items()} for _, row in network.nodes(data=True)]
     if not rows:
         raise InputError("network must have at least one node, got none")
-    rules, findings, nodes = rules or ColumnRules(), Findings(), list(network.nodes)
-
-    def place(k: int) -> str:
-        return f"network: node {nodes[k]!r}"
-
-    ids = columns.texts(pd.Series(nodes, dtype=object), "node", place, findings)
-    node_ids = columns.unique_ids(ids, "node", place, findings)
     titles = list(dict.fromkeys(title for row in rows for title in row))
+    own = "node"
+    while own in titles:  # an attribute may be called so
+        own += "_"
     # a missing attribute is an empty cell
     cells = {title: pd.Series([row.get(title) for row in rows], dtype=object).infer_objects() for title in titles}
-    number = {node: k for k, node in enumerate(nodes)}
-    pairs = np.array([[number[u], number[v]] for u, v in network.edges()], dtype=np.int64).reshape(-1, 2).T
-    roles = Roles.of(titles, Titles(label=label, split=split), rules, "network", ids=())
-    roles.check(rules, "network", findings)
-    frame = pd.DataFrame(cells, index=range(len(nodes)))
-    protected = None if unit is None else PrivacyUnit.parse(unit)
-    reading = build(frame, roles, place, "network", pairs, node_ids, name, classes, rules, protected, findings)
-    return divided(reading.require(), seed, "network")
+    nodes = pd.DataFrame({own: pd.Series(list(network.nodes), dtype=object), **cells})
+    ends = [pd.Series(end, dtype=object) for end in zip(*network.edges(), strict=True)] or [[], []]
+    edges = pd.DataFrame(dict(zip(("source", "target"), ends, strict=True)), dtype=object)
+    roles = Titles(own, label, split, "source", "target")
+    return graph_from_tables(edges, nodes, roles, name, seed, classes, rules, unit, ("edges of network", "network"))

@@ -131,13 +131,14 @@ def graph_from_tables(
     classes: Classes | None,
     rules: ColumnRules | None,
     unit: PrivacyUnit | str | None,
+    words: tuple[str, str] = ("edges", "nodes"),
 ) -> Graph:
-    """See `Graph.from_tables`."""
+    """See `Graph.from_tables`. ``words``: what messages call the tables."""
     protected = None if unit is None else PrivacyUnit.parse(unit)
-    frames = FrameTable("edges", edges), FrameTable("nodes", nodes)
+    frames = FrameTable(words[0], edges), FrameTable(words[1], nodes)
     reading = read_tables(*frames, titles, name, classes, rules, protected)
     warn_of_notes(reading)
-    return divided(reading.require(), seed, "nodes")
+    return divided(reading.require(), seed, words[1])
 
 
 # -- rows that stream past ------------------------------------------------------------------------------------------------

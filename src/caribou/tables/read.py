@@ -66,13 +66,11 @@ class Roles:
         titles: Titles,
         rules: ColumnRules,
         source: object,
-        *,
-        ids: Sequence[str] = IDS,
         id_needed: bool = False,
     ) -> Roles:
         """Find them by the titles that were asked for, or by the usual ones."""
         kept = [title for title in there if title not in rules.ignore]
-        id_title = chosen(kept, titles.id, ids, source, "id", needed=id_needed)
+        id_title = chosen(kept, titles.id, IDS, source, "id", needed=id_needed)
         rest = [title for title in kept if title != id_title]
         label = chosen(rest, titles.label, LABELS, source, "label")
         split = chosen(rest, titles.split, SPLITS, source, "split")
@@ -305,11 +303,6 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
             "classes must be declared at node level, because one person's label must not decide about a class, got none"
         )
         findings.add(Problem(Finding.UNDECLARED, str(source), rule, 1, (), ("--classes a,b,c",)))
-
-
-def rows_of(table: object) -> columns.Place:
-    """Says where a cell of a table stands, rows counted from 1."""
-    return lambda k: f"{table}: row {k + 1}"
 
 
 _SAID = {Finding.UNUSED_COLUMNS}
