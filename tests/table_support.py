@@ -20,6 +20,12 @@ RULES = ColumnRules(
     logs={"income": (0, 100_000)},
 )
 """What reads the clean bank at either level."""
+RULE_FLAGS = [
+    *("--unknown", "unknown", "--unknown", "NA", "--drop-unknown-ids", "--ignore", "opened"),
+    *("--category", "segment=business,private", "--fill", "income=indicator"),
+    *("--range", "age=18:95", "--log", "income=0:100000"),
+]
+"""The same on the command line."""
 
 
 def bank() -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -11,7 +11,7 @@ import pytest
 
 import caribou as cb
 from cli_support import caribou, refusal
-from table_support import MENDED, RULES, bank, dirty, written
+from table_support import MENDED, RULE_FLAGS, RULES, bank, dirty, written
 
 
 def test_a_dirty_table_is_told_at_once_and_mended_by_its_flags(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_dirty_table_is_told_at_once_and_mended_by_its_flags(tmp_path: Path) -
 
 def test_a_run_reads_the_next_month_by_its_own_rules(tmp_path: Path) -> None:
     files = written(tmp_path, bank())
-    trained = caribou("train", "mlp-dp", *files, *RULES.flags(), "--classes", "fraud,ok", "--out", tmp_path / "run")
+    trained = caribou("train", "mlp-dp", *files, *RULE_FLAGS, "--classes", "fraud,ok", "--out", tmp_path / "run")
     assert "fraud 10, ok 20, without a label 10" in trained.stdout
     edges, nodes = bank()
     later = pd.concat([nodes, nodes.assign(id=[f"b{k}" for k in range(len(nodes))], segment="student")])

@@ -13,6 +13,7 @@ from caribou.experiments.measures import graph_of, measure
 from caribou.experiments.own_data import read_own
 from caribou.experiments.records import Record, append
 from caribou.privacy.budget import PrivacyUnit
+from caribou.tables.rules import ColumnRules
 from cli_support import run
 
 BANK = """
@@ -55,9 +56,8 @@ def test_tables_are_read_by_their_rules(folder: Path) -> None:
     assert graph.feature_names == ("age", "town=a", "town=b")
     assert graph.features[0].tolist() == pytest.approx([0.4, 1, 0]), "a gap is filled, and all of it is scaled"
     assert (np.array(graph.labels) < 0).sum() == 1
-    flags = ["--unknown", "?", "--drop-unknown-ids", "--ignore", "note", "--category", "town=a,b"]
-    assert graph.column_rules is not None
-    assert graph.column_rules.flags() == [*flags, "--fill", "age=40", "--range", "age=0:100"]
+    own = {"categories": {"town": ["a", "b"]}, "fills": {"age": 40}, "ranges": {"age": (0, 100)}}
+    assert graph.column_rules == ColumnRules(unknown=["?"], drop_unknown_ids=True, ignore=["note"], **own)
     assert graph.split is not None
     assert graph.split.train.tolist() != read_own("bank.toml", folder, seed=4).split.train.tolist()  # type: ignore[union-attr]
 

@@ -120,9 +120,9 @@ def test_the_flags_of_node_level_do_not_contradict_each_other() -> None:
         fills={"income": "indicator"},
         ranges={"age": (0, 1), "income": (0, 1)},
     )
-    words = " ".join(rules.flags()).replace("0:1", "LOW:HIGH")
-    assert {f"--{flag.removeprefix('--')}" for flag in flags} == {f"--{w}" for w in words[2:].split(" --")} | {
-        "--classes a,b,c"
+    assert {f"--{flag.removeprefix('--')}" for flag in flags} == {
+        *("--unknown unknown", "--drop-unknown-ids", "--ignore opened", "--category segment=a,b,c"),
+        *("--fill income=indicator", "--range age=LOW:HIGH", "--range income=LOW:HIGH", "--classes a,b,c"),
     }
     assert read(bank(), rules, PrivacyUnit.NODE, ["fraud", "ok"]).inspection.readable
 

@@ -22,7 +22,7 @@ from caribou.tables.nodes import read_tables
 from caribou.tables.queries import Query, shown_database
 from caribou.tables.read import Titles, divided
 from cli_support import run
-from table_support import RULES, bank, content
+from table_support import RULE_FLAGS, RULES, bank, content
 
 EDGES = "SELECT sender, receiver FROM transfers ORDER BY amount DESC"
 NODES = "SELECT * FROM accounts"
@@ -193,7 +193,7 @@ def test_postgresql_gives_the_same_graph(server: str, expected: bytes) -> None:
 def test_a_password_reaches_no_run_ledger_log_or_message(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queries = ("--sql-edges", EDGES, "--sql-nodes", NODES, *RULES.flags())
+    queries = ("--sql-edges", EDGES, "--sql-nodes", NODES, *RULE_FLAGS)
     good = f"postgresql://ann:{SECRET}@{server}/postgres"
     saved = ("--out", tmp_path / "run", "--ledger", tmp_path / "l.sqlite", "--json", "--classes", "fraud,ok")
     done = [run("train", "mlp-dp", *queries, "--db", good, *saved)]

@@ -11,7 +11,7 @@ import pytest
 from caribou.cli.options import TableOptions
 from caribou.errors import InputError
 from caribou.tables.rules import ColumnRules, computed_from_edges, looks_like_no_value
-from table_support import RULES
+from table_support import RULE_FLAGS, RULES
 
 
 def test_a_range_clips_and_scales_and_a_log_range_keeps_small_amounts_apart() -> None:
@@ -40,7 +40,7 @@ def test_rules_are_json_and_flags_and_come_back() -> None:
     )
     assert ColumnRules.from_dict(json.loads(json.dumps(read.to_dict()))) == read
     assert ColumnRules() == ColumnRules.from_dict({})
-    words = iter(RULES.flags())
+    words = iter(RULE_FLAGS)
     given: dict[str, list[str]] = {}
     for word in words:
         given.setdefault(word, []).append("" if word == "--drop-unknown-ids" else next(words))

@@ -12,7 +12,7 @@ from pathlib import Path
 from caribou.datasets.arrays import is_array_folder, read_arrays
 from caribou.datasets.npz import read_npz, write_graph
 from caribou.errors import CaribouError, DataError, InputError
-from caribou.graph import Graph
+from caribou.graph import Graph, listed
 from caribou.graph.classes import Classes, declared_names
 from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams
@@ -186,7 +186,7 @@ def _check_arguments(file: Path, ending: str, nodes: object, titles: Titles, rul
     if nodes is not None:
         raise InputError(f"nodes goes with an edge table ({', '.join(ENDINGS)}) only, got {file.name}")
     if rules is not None and rules != ColumnRules():
-        raise InputError(f"column rules must go with tables, got {file.name} ({' '.join(rules.flags())})")
+        raise InputError(f"column rules must go with tables, got {file.name} with {listed(list(rules.to_dict()))}")
     for role, title in vars(titles).items():
         if title is not None:
             raise InputError(f"{role}_column has no meaning for a {ending} file, got {title!r}")

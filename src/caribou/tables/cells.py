@@ -47,7 +47,6 @@ _ROLE_FLAGS = {
     Finding.ID_CELLS: ("--column id=TITLE, source=TITLE or target=TITLE if ids are in another column",),
     Finding.SPLIT_WORDS: ("--column split=TITLE if the split is another column",),
 }
-_ID_FLAGS = ("--column id=TITLE if ids are in another column, else mend the table",)
 
 
 def _strict(findings: Findings | None) -> Findings:
@@ -127,25 +126,6 @@ def _value(cell: Any, notation: Notation = PLAIN) -> float | None:
     else:
         return None
     return None if math.isnan(value) else value
-
-
-def empty_ids(title: str, place: str, count: int) -> Problem:
-    """A node table has rows without an id, the first one at ``place``."""
-    rule = f"column {title!r} must hold an id, got an empty cell"
-    return Problem(Finding.EMPTY_IDS, place, rule, count, flags=_ID_FLAGS, column=title)
-
-
-def repeated_ids(title: str, place: str, again: Sequence[str], first: int, count: int) -> Problem:
-    """A node table has ids that stand there before: ``again``, the first one at ``place`` and before in row ``first``."""
-    rule = f"column {title!r} must hold unique ids, got {shown(again[0])} again (first in row {first + 1})"
-    return Problem(Finding.REPEATED_IDS, place, rule, count, examples_of(again), _ID_FLAGS, title)
-
-
-def unknown_ids(title: str, place: str, cells: Sequence[str | None], count: int) -> Problem:
-    """An edge table names ids that are in no row of the node table: ``cells``, the first one at ``place``."""
-    rule = f"column {title!r} must hold an id of the node table, got {shown(cells[0])}"
-    flags = ("--drop-unknown-ids",)
-    return Problem(Finding.UNKNOWN_IDS, place, rule, count, examples_of(cells), flags=flags, column=title)
 
 
 def classes(
@@ -505,21 +485,18 @@ class _Reader:
         return None
 
     def _notations(self, words: Sequence[str]) -> list[str]:
-        """The flags under which all these words are numbers: as other countries write them, or percentages."""
-        declared = self.rules.notation_of(self.title)
-        others = [mark for mark in MARKS if mark != declared.decimal]
-        levels = [(percent, marks) for percent in (False, True) for marks in ([declared.decimal], others)]
-        for percent, marks in levels:
-            ways = [Notation(mark, percent) for mark in marks if Notation(mark, percent) != declared]
-            found = [way for way in ways if words and all(way.spelled(word) is not None for word in words)]
-            if found:  # two of them: 1,234 is 1.234 or 1234, and the owner must say which
-                return [self._notation_flags(way) for way in found]
-        return []
+        """The flags under which all these words are numbers: as other countries write them, or percentages; few flags first.
 
-    def _notation_flags(self, way: Notation) -> str:
+        Two of them: 1,234 is 1.234 or 1234, and the owner must say which.
+        """
+        ways = [Notation(mark, percent) for percent in (False, True) for mark in (self.rules.decimal, *MARKS)]
+        fit = [way for way in ways if words and all(way.spelled(word) is not None for word in words)]
+        flags = [self._notation_flags(way) for way in fit]
+        return list(dict.fromkeys(" ".join(some) for some in flags if len(some) == min(map(len, flags))))
+
+    def _notation_flags(self, way: Notation) -> list[str]:
         decimal = [f"--decimal {way.decimal}"] if way.decimal != self.rules.decimal else []
-        percent = [f"--percent {quoted(self.title)}"] if way.percent and self.title not in self.rules.percent else []
-        return " ".join([*decimal, *percent])
+        return decimal + ([f"--percent {quoted(self.title)}"] if way.percent else [])
 
     def _problem(self, kind: Finding, rows: np.ndarray, rule: str, flags: tuple[str, ...], cells: Any = ()) -> None:
         self.findings.cells(kind, self.title, self.place, rows, rule, cells, flags)

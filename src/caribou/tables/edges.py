@@ -13,7 +13,7 @@ from caribou.errors import DataError
 from caribou.graph.checks import listed
 from caribou.tables import cells as columns
 from caribou.tables.ids import NodeIds, Spool, grouped, joined, place_in, spooled, texts
-from caribou.tables.inspect import EXAMPLES, Finding, Findings, Problem, raise_problems, shown
+from caribou.tables.inspect import EXAMPLES, Finding, Findings, Problem, examples_of, raise_problems, shown
 from caribou.tables.read import Titles, chosen
 from caribou.tables.rules import ColumnRules, quoted
 from caribou.tables.sources import Piece, Rows, Source, Table, open_table
@@ -367,8 +367,10 @@ class NumberedEdges:
         elif not self.drop:
             for noted, title in named:
                 if noted.count:
-                    cells = [cell for _, cell in noted.first]
-                    findings.add(columns.unknown_ids(title, rows(noted.first[0][0]), cells, noted.count))
+                    (row, cell), texts = noted.first[0], examples_of(cell for _, cell in noted.first)
+                    rule = f"column {title!r} must hold an id of the node table, got {shown(cell)}"
+                    flags = ("--drop-unknown-ids",)
+                    findings.add(Problem(Finding.UNKNOWN_IDS, rows(row), rule, noted.count, texts, flags, title))
         else:
             words = f"rows of {self.edges.table.name} name an id that is in no row of the node table, and are dropped"
             findings.note(Finding.DROPPED_EDGES, f"{read - known} {words}", read - known)

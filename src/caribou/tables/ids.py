@@ -16,12 +16,13 @@ import numpy as np
 
 from caribou.machine.memory import require_memory
 from caribou.tables import cells as columns
-from caribou.tables.inspect import EXAMPLES, Findings
+from caribou.tables.inspect import EXAMPLES, Finding, Findings, Problem, examples_of, shown
 from caribou.tables.sources import Piece, Rows, Table
 
 FILE = "node.ids"
 _PER_ID = 128
 """Bytes per id beside its letters while it is looked up."""
+_FLAGS = ("--column id=TITLE if ids are in another column, else mend the table",)
 _PIECE = 1 << 16
 """Rows of a node table that are read together."""
 
@@ -86,7 +87,8 @@ class NodeIds:
         path = None if writer is None else writer.path
         found = cls(title, rows.count, letters, numbers, plain and not empty, path, tuple(kept))
         if empty:
-            findings.add(columns.empty_ids(title, rows(empty[0]), len(empty)))
+            rule = f"column {title!r} must hold an id, got an empty cell"
+            findings.add(Problem(Finding.EMPTY_IDS, rows(empty[0]), rule, len(empty), flags=_FLAGS, column=title))
         if not numbers:
             found._check_unique(rows, room, findings)
         return found
@@ -155,8 +157,10 @@ class NodeIds:
                 row += len(batch)
             examples = sorted(examples)[:EXAMPLES]
         if examples:
-            (row, first, _), words = examples[0], [text for _, _, text in examples]
-            findings.add(columns.repeated_ids(self.title, rows(row), words, first, int(again.sum())))
+            row, first, text = examples[0]
+            rule = f"column {self.title!r} must hold unique ids, got {shown(text)} again (first in row {first + 1})"
+            texts, count = examples_of(text for _, _, text in examples), int(again.sum())
+            findings.add(Problem(Finding.REPEATED_IDS, rows(row), rule, count, texts, _FLAGS, self.title))
 
     def _texts(self) -> Iterator[Any]:
         return iter(self.held) if self.path is None else (ids for (ids,) in spooled(self.path))

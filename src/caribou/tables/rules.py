@@ -40,9 +40,8 @@ NO_VALUE = frozenset(
             "?",
             "-",
             "--",
-            "-1",
         ),
-        *("na", "n/a", "n.a.", "#n/a", "<na>", "nan", "none", "null", "nil", "\\n"),
+        *("-1", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "none", "null", "nil", "\\n"),
         *("unbekannt", "k.a.", "k. a.", "inconnu", "n.d.", "desconocido", "sconosciuto"),  # tables of other countries
     }
 )
@@ -53,16 +52,6 @@ _FROM_EDGES = re.compile(
     r"betweenness|centrality|clustering|triangles|transfers|transactions|links|edges)(_|$)"
 )
 """Parts of names that columns have if they were computed from edges."""
-
-_FLAG_OF = {
-    "aliases": "--alias",
-    "categories": "--category",
-    "fills": "--fill",
-    "ranges": "--range",
-    "logs": "--log",
-    "learned_categories": "--category",
-    "learned_fills": "--fill",
-}
 
 _UNDECLARED = {
     "range": (
@@ -277,10 +266,12 @@ class ColumnRules:
             own, other = getattr(self, name), getattr(more, name)
             for title in own.keys() & other.keys():
                 if own[title] != other[title]:
-                    what = "alias of" if name == "aliases" else "rules of column"
+                    what, flag = (
+                        ("alias of", "alias") if name == "aliases" else ("rules of column", _OF_COLUMNS[name][0])
+                    )
                     raise InputError(
                         f"{what} {title!r} must be those of the run, {own[title]!r}, got {other[title]!r} "
-                        f"(leave out {_FLAG_OF[name]} {title}=...)"
+                        f"(leave out --{flag} {title}=...)"
                     )
             merged[name] = {**own, **other}
         return ColumnRules(**merged)
@@ -294,7 +285,7 @@ class ColumnRules:
         numbers = dict(self.fills), dict(self.learned_fills), dict(self.ranges), dict(self.logs)
         return words, *numbers, frozenset(self.percent)
 
-    # -- JSON and flags -------------------------------------------------------------------------------------------------
+    # -- JSON -----------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; what is empty is left out."""
@@ -309,24 +300,6 @@ class ColumnRules:
         if not isinstance(record, Mapping) or not set(record) <= known:
             raise InputError(f"column rules must have names of {', '.join(sorted(known))}, got {record!r}")
         return cls(**record)
-
-    def flags(self) -> list[str]:
-        """The rules as words of the command line."""
-        found = [word for value in self.unknown for word in ("--unknown", value)]
-        found += [word for pair in self.aliases.items() for word in ("--alias", "=".join(pair))]
-        found += ["--drop-unknown-ids"] if self.drop_unknown_ids else []
-        found += [word for title in self.ignore for word in ("--ignore", title)]
-        for title, words in self.categories.items():
-            found += ["--category", title if words is None else f"{title}={','.join(words)}"]
-        for title, value in self.fills.items():
-            found += ["--fill", f"{title}={value if isinstance(value, str) else f'{value:g}'}"]
-        for flag, group in (("--range", self.ranges), ("--log", self.logs)):
-            for title, (low, high) in group.items():
-                found += [flag, f"{title}={low:g}:{high:g}"]
-        found += [word for title in self.percent for word in ("--percent", title)]
-        for flag, word in (("--decimal", self.decimal), ("--encoding", self.encoding)):
-            found += [] if word is None else [flag, word]
-        return found + ([] if self.separator is None else ["--separator", separator_word(self.separator)])
 
 
 def undeclared_rule(flag: str, titles: Sequence[str]) -> str:

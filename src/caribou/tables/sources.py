@@ -104,9 +104,9 @@ class Table(ABC):
     def pieces(self, size: int, titles: Sequence[str]) -> Iterator[Piece]:
         """Some columns, at most ``size`` rows at a time."""
 
-    @abstractmethod
     def stamp(self) -> list[Any]:
-        """Tells a changed table from the one that was; plain JSON values."""
+        """Tells a changed table from the one that was; plain JSON values. Nothing tells rows in memory from other ones."""
+        return [self.name]
 
 
 Source = str | Path | Table
@@ -326,20 +326,14 @@ class FrameTable(Table):
 
         table = self._narwhals.collect("pyarrow") if hasattr(self._narwhals, "collect") else self._narwhals
         native = table.to_native()
-        if isinstance(native, pa.Table):
-            columns = [native.column(title) for title in titles]
-        elif hasattr(native, "iloc"):
+        if hasattr(native, "iloc"):
             columns = [arrow_cells(native.iloc[:, self.titles.index(title)], title, self.name) for title in titles]
         else:
-            columns = [table.select(title).to_arrow().column(0) for title in titles]
+            columns = table.select(list(titles)).to_arrow().columns
         first = 0
         for batch in pa.table(dict(zip(titles, columns, strict=True))).to_batches(size):
             yield Piece(self.name, first, batch)
             first += len(batch)
-
-    def stamp(self) -> list[Any]:
-        """Nothing tells a frame in memory from another one."""
-        return [self.name]
 
     def _titles(self) -> list[str]:
         return [str(title) for title in self._narwhals.collect_schema().names()]
@@ -375,10 +369,6 @@ class HeldTable(Table):
             batch = piece.batch.select(list(titles))
             for first in range(0, max(1, len(batch)), size):
                 yield Piece(piece.name, piece.first + first, batch.slice(first, size))
-
-    def stamp(self) -> list[Any]:
-        """Nothing tells rows in memory from other ones."""
-        return [self.name]
 
     def _titles(self) -> list[str]:
         return list(self.columns)
