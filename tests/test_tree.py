@@ -105,7 +105,7 @@ LINES = {
     "experiments": 2_000,
     "graph": 2_400,
     "layers": 650,
-    "machine": 300,
+    "machine": 350,
     "mechanisms": 2_500,
     "methods": 4_700,
     "model": 2_150,
@@ -337,6 +337,26 @@ def test_verify_and_ledger_load_no_numerical_library(certificate: Path, tmp_path
         command("ledger", "show", *ledger),
     )
     assert loaded == set()
+
+
+PLANNING = """
+from caribou.methods import METHODS
+from caribou.privacy.budget import Budget
+from caribou.privacy.sizes import Sizes
+sizes = Sizes(nodes=80, columns=32, classes=4, train=56, val=8, test=16)
+for name, info in METHODS.items():
+    method, budget = info.recipe(), Budget(4 if info.private else float("inf"), 1e-5, info.unit)
+    plans = [method.plan(sizes, budget)]
+    if not info.transductive:
+        plans.append(method.plan_graph(sizes, budget, {}))
+    assert all(plan.mechanisms for plan in plans), name
+"""
+
+
+def test_planning_every_method_needs_no_torch() -> None:
+    """Settings and plans are public arithmetic; only the share that a choice leaves (sage-ndp) takes the accountant of PLDs."""
+    assert loaded_by(BLOCKED, PLANNING) == {"dp_accounting", "scipy", "numpy"}
+    assert loaded_by(BLOCKED, PLANNING.replace("METHODS.items()", "[*METHODS.items()][:5]")) == set()
 
 
 BLOCKED = """

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from caribou.datasets import load
-from caribou.models.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
+from caribou.models.sage import Neighbourhoods, SageModel, fit_sage
+from caribou.models.sage_config import SageConfig
 
 GRAPH = load("csbm:nodes=120,classes=3,features=6,average_degree=8,signal=1.5", seed=1)
 PAIRS = np.asarray(GRAPH.edge_index)

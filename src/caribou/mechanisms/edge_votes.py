@@ -11,16 +11,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from caribou._validate import positive_or_inf
-from caribou.engines.kernels import Rows, count_votes
 from caribou.errors import CaribouError, InputError
-from caribou.graph import Graph
-from caribou.graph.blocked import put_together
-from caribou.mechanisms.noise_source import NoiseSource
+from caribou.machine.deferred import deferred_imports
 from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
+
+with deferred_imports():
+    import numpy as np
+
+    from caribou.engines.kernels import Rows, count_votes
+    from caribou.graph import Graph
+    from caribou.graph.blocked import put_together
+    from caribou.mechanisms.noise_source import NoiseSource
 
 
 @dataclass(frozen=True)

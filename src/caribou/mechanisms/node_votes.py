@@ -10,16 +10,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from caribou._validate import integer, open_unit_interval
 from caribou.errors import InputError
-from caribou.graph import Graph, Split
-from caribou.mechanisms.bounded_rows import project_rows
-from caribou.mechanisms.noise_source import NoiseSource
+from caribou.machine.deferred import deferred_imports
 from caribou.privacy.arithmetic import vote_weight_bits
 from caribou.privacy.calibration import CalibratedVotes
 from caribou.privacy.sensitivity import vote_weight
+
+with deferred_imports():
+    import numpy as np
+
+    from caribou.graph import Graph, Split
+    from caribou.mechanisms.bounded_rows import project_rows
+    from caribou.mechanisms.noise_source import NoiseSource
 
 
 @dataclass(frozen=True)

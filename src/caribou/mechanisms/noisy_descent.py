@@ -16,22 +16,25 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-import scipy.sparse as sp
-import torch
-from torch import nn
-
 from caribou._validate import below_one, integer, positive, unit_interval
 from caribou.errors import InputError
-from caribou.mechanisms.bounded_rows import Rows
-from caribou.mechanisms.clipped_gradients import (
-    chain_layers,
-    clipped_gradient_sum,
-    linear_clipped_sum,
-)
-from caribou.mechanisms.clipped_sum import ClippedSum, running_multiplier
-from caribou.mechanisms.noise_source import NoiseSource
+from caribou.machine.deferred import deferred_imports
 from caribou.privacy.allocation import AllocatedPart
+
+with deferred_imports():
+    import numpy as np
+    import scipy.sparse as sp
+    import torch
+    from torch import nn
+
+    from caribou.mechanisms.bounded_rows import Rows
+    from caribou.mechanisms.clipped_gradients import (
+        chain_layers,
+        clipped_gradient_sum,
+        linear_clipped_sum,
+    )
+    from caribou.mechanisms.clipped_sum import ClippedSum, running_multiplier
+    from caribou.mechanisms.noise_source import NoiseSource
 
 # -- the linear model ----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import numpy as np
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.arrivals import Grown
+from caribou.machine.deferred import load_deferred
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.catalogue import METHODS, names_of
 from caribou.privacy.accounting import event_words
@@ -228,7 +229,10 @@ def predict_graph(
     """
     if not hasattr(method, "plan_graph"):
         raise InputError(f"graph must be the training graph: {type(method).__name__} is transductive, got another one")
-    plan = declared_plan(method, method.plan_graph(graph.sizes(budget.unit), budget, weights), budget, graph)
+    sizes = graph.sizes(budget.unit)
+    plan = declared_plan(method, method.plan_graph(sizes, budget, weights), budget, graph)
+    if hasattr(method, "require_memory_for"):
+        method.require_memory_for(sizes)
     released = execute(
         plan,
         private or graph,
@@ -318,6 +322,7 @@ def declared_plan(method: Method, plan: ReleasePlan, budget: Budget, graph: Grap
 
     The library's own methods are held to that by tests. A certificate always says what its plan says.
     """
+    load_deferred()  # now: a library that cannot be loaded must not be found out after the charge
     plan = with_declarations(plan, graph)
     made_by = [info for info in METHODS.values() if info.is_made_by(type(method))]
     if any(info.own is None for info in made_by):

@@ -32,25 +32,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-import scipy.sparse as sp
-import torch
-from scipy.special import softmax
-
 from caribou._validate import integer, one_of
 from caribou.errors import InputError
-from caribou.graph import Graph
-from caribou.graph.operator import normalize
-from caribou.layers import LAYERS, BoundedLayer, ContractiveGraphLayer, GCNLayer, layer_class
+from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
-from caribou.mechanisms.bounded_rows import unit_length
-from caribou.mechanisms.message_passing import propagate
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import load_own_methods
 from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
 from caribou.methods.mlp import MlpDp, applied, base_model
@@ -63,31 +52,45 @@ from caribou.methods.node_method import (
     plan_head,
     side_by_side,
 )
-from caribou.models.classifier import (
-    ClassificationModule,
-    classify,
-    require_classifier_memory,
-)
-from caribou.models.features import sent_rows
-from caribou.models.network import chain_logits, network_from_arrays
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.mechanism_records import NODES, PARTS, message_passing_record
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.sensitivity import Bounds, declared_bounds
+from caribou.privacy.sensitivity import LAYER_THEOREMS, Bounds, Sensitivity, declared_bounds, layer_sensitivity
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+    import scipy.sparse as sp
+    import torch
+    from scipy.special import softmax
+
+    from caribou.graph import Graph
+    from caribou.graph.operator import normalize
+    from caribou.layers import BoundedLayer, ContractiveGraphLayer, GCNLayer, layer_class
+    from caribou.mechanisms.bounded_rows import unit_length
+    from caribou.mechanisms.message_passing import propagate
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.classifier import (
+        ClassificationModule,
+        classify,
+        require_classifier_memory,
+    )
+    from caribou.models.features import sent_rows
+    from caribou.models.network import chain_logits, network_from_arrays
+    from caribou.randomness import Streams
 
 MESSAGES = ("embeddings", "features")
 NODE_CLASSIFIERS = ("linear", "mlp")
 THETA = "layer.theta"
 STATES = 8
 """Arrays of the size of X^(0) that are in memory at once: X^(0), X^(k), the next one, its noise, and what is made on the way."""
-LAYER_SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "contractive": (),
-    "attention": ("sharpness",),
-    "spectral": ("theta0", "theta1"),
-    "gcn": ("activation",),
+LAYER_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "contractive": {},
+    "attention": {"sharpness": 2.0},
+    "spectral": {"theta0": 0.5, "theta1": 0.5},
+    "gcn": {"activation": "tanh"},
 }
 """The library's layers for ``--set layer=...`` and their own settings; a layer of one's own takes what its constructor does."""
 
@@ -160,10 +163,12 @@ class Caribou(EncodedMethod):
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
 
     def _check_layer(self) -> None:
-        if self.layer not in LAYERS:
+        known: Iterable[str]
+        if self.layer in LAYER_SETTINGS:
+            known = LAYER_SETTINGS[self.layer]
+        else:
             load_own_methods()
-        own = layer_class(self.layer)  # an unknown one is refused
-        known = LAYER_SETTINGS.get(self.layer, own_settings(own))
+            known = own_settings(layer_class(self.layer))  # an unknown one is refused
         if not isinstance(self.layer_settings, Mapping) or set(self.layer_settings) - set(known):
             raise InputError(
                 f"layer_settings must be of {', '.join(known) or 'nothing'} for {self.layer}, got {self.layer_settings!r}"
@@ -171,7 +176,7 @@ class Caribou(EncodedMethod):
         object.__setattr__(self, "layer_settings", dict(self.layer_settings))
         if self.layer != "contractive" and self.alpha1 != 1:
             raise InputError(f"alpha1 must be 1 for the layer {self.layer}, got {self.alpha1!r}")
-        self.layer_of(np.zeros((1, 1)))  # checks its own arguments
+        self.sensitivity(1, Bounds())  # checks the numbers of the layer
 
     @property
     def takes_prior(self) -> bool:
@@ -192,11 +197,6 @@ class Caribou(EncodedMethod):
             parts={"propagation": calibrated},
         )
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
-        """One more release, about another graph's edges."""
-        self.require_memory_for(sizes)
-        return super().plan_graph(sizes, budget, weights)
-
     def columns_of(self, sizes: Sizes) -> int:
         """Of a message."""
         return sizes.columns if self.messages == "features" else super().columns_of(sizes)
@@ -204,11 +204,25 @@ class Caribou(EncodedMethod):
     def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedPropagation:
         n, columns = sizes.nodes, self.columns_of(sizes)
         floor = default_floor(mu) if self.degree_floor is None else self.degree_floor
-        # the bound does not depend on the public rows or the public matrix, so any will do
-        layer = self.layer_of(np.zeros((1, columns)))
-        sensitivity = layer.sensitivity(PrivacyUnit.EDGE, Bounds(degree_floor=floor, nodes=n))
+        sensitivity = self.sensitivity(columns, Bounds(degree_floor=floor, nodes=n))
         arithmetic = sensitivity.arithmetic(nodes=n, columns=columns)
         return calibrate_propagation(sensitivity, hops=self.hops, mu=mu, arithmetic=arithmetic)
+
+    def sensitivity(self, columns: int, bounds: Bounds) -> Sensitivity:
+        """The bound of one step on states with so many columns, by the theorem of the layer; that of an owner's is declared."""
+        if self.layer in LAYER_SETTINGS:
+            return LAYER_THEOREMS[self.layer](PrivacyUnit.EDGE, self._numbers(columns), bounds, None)
+        return self.layer_of(np.zeros((1, columns))).sensitivity(PrivacyUnit.EDGE, bounds)
+
+    def _numbers(self, columns: int) -> dict[str, Any]:
+        """The public parameters of the layer: all that its theorem takes."""
+        own = {**LAYER_SETTINGS.get(self.layer, {}), **self.layer_settings}
+        numbers: dict[str, Any] = {"contraction": self.contraction, "beta": self.beta, **own}
+        if self.layer == "contractive":
+            numbers["alpha1"] = self.alpha1
+        elif self.layer == "gcn":
+            numbers |= {"columns": columns, "spectral_norm": 1.0}
+        return numbers
 
     def require_memory_for(self, sizes: Sizes) -> None:
         """Refuse what does not fit into memory, wherever the edges lie: states and the classification module."""
@@ -263,15 +277,12 @@ class Caribou(EncodedMethod):
 
     def layer_of(self, start: np.ndarray, theta: np.ndarray | None = None) -> BoundedLayer:
         """The layer. ``start``: the public X^(0), whose rows give the weights of attention; ``theta``: the matrix of a GCN."""
-        numbers: dict[str, Any] = {"contraction": self.contraction, "beta": self.beta, **self.layer_settings}
         public: dict[str, Any] = {}
-        if self.layer == "contractive":
-            numbers["alpha1"] = self.alpha1
-        elif self.layer == "attention":
+        if self.layer == "attention":
             public["rows"] = start
         elif self.layer == "gcn":
-            public |= {"columns": start.shape[1], "theta": np.eye(start.shape[1]) if theta is None else theta}
-        return layer_class(self.layer).from_parameters(numbers, **public)
+            public["theta"] = np.eye(start.shape[1]) if theta is None else theta
+        return layer_class(self.layer).from_parameters(self._numbers(start.shape[1]), **public)
 
     def aggregate(
         self, graph: Graph, start: Start, calibrated: CalibratedPropagation, noise: NoiseSource
@@ -362,7 +373,7 @@ class CaribouNdp(NodeMethod):
         check_degrees(self.degree_cap, self.declared_degree)
         if self.degree_floor is not None:
             integer(at_least=0, degree_floor=self.degree_floor)
-        ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)  # checks its own arguments
+        self._sensitivity(PrivacyUnit.EDGE, Bounds())  # checks the numbers of the layer
         object.__setattr__(self, "base", base_model(self.base))
         one_of(NODE_CLASSIFIERS, classifier=self.classifier)
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
@@ -442,6 +453,9 @@ class CaribouNdp(NodeMethod):
     def _layer(self) -> ContractiveGraphLayer:
         return ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)
 
+    def _sensitivity(self, unit: PrivacyUnit, bounds: Bounds) -> Sensitivity:
+        return layer_sensitivity(unit, contraction=self.contraction, alpha1=self.alpha1, beta=self.beta, bounds=bounds)
+
     def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedPropagation:
         bounds = declared_bounds(
             PrivacyUnit.NODE,
@@ -450,7 +464,7 @@ class CaribouNdp(NodeMethod):
             degree_cap=self.degree_cap,
             declared_degree=self.declared_degree,
         )
-        sensitivity = self._layer.sensitivity(PrivacyUnit.NODE, bounds)
+        sensitivity = self._sensitivity(PrivacyUnit.NODE, bounds)
         arithmetic = sensitivity.arithmetic(nodes=sizes.nodes, columns=self._columns(sizes))
         return calibrate_propagation(sensitivity, hops=self.hops, mu=mu, arithmetic=arithmetic)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from caribou.errors import InputError, needs_training
+from caribou.machine.deferred import load_deferred
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
 
@@ -112,7 +113,17 @@ class MethodInfo:
         )
 
     def create(self, **settings: Any) -> Method:
-        """The method with these settings; an unknown one is an error that lists the known ones."""
+        """The method with these settings, and all that it needs for a fit."""
+        recipe = self.recipe(**settings)
+        with needs_training("training"):
+            load_deferred()
+        return recipe
+
+    def recipe(self, **settings: Any) -> Method:
+        """The method with these settings, to be planned: that needs no numerical library.
+
+        An unknown setting is an error that lists the known ones.
+        """
         cls = self.own
         if cls is None:
             module, name = self.home.split(":")

@@ -32,19 +32,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
-import numpy as np
-import scipy.sparse as sp
-from scipy.special import softmax
-
 from caribou._validate import integer, open_unit_interval
 from caribou.errors import InputError
-from caribou.graph import Graph
+from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
-from caribou.mechanisms.bounded_rows import unit_length
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
-from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import average_noise_variance, noisy_gradient_descent
-from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS, require_unit
 from caribou.methods.edge_method import EncodedMethod, log_probabilities
 from caribou.methods.mlp import applied
@@ -57,7 +49,6 @@ from caribou.methods.node_method import (
     plan_head,
     side_by_side,
 )
-from caribou.models.classifier import classify
 from caribou.models.encoder import Prior
 from caribou.models.linear import shrink_rows
 from caribou.privacy.assumptions import Assumption, AssumptionName
@@ -71,7 +62,19 @@ from caribou.privacy.mechanism_records import (
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+    import scipy.sparse as sp
+    from scipy.special import softmax
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.bounded_rows import unit_length
+    from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.classifier import classify
+    from caribou.randomness import Streams
 
 SHRINKAGE = 0.4
 RELEASED_WEIGHTS = Assumption(AssumptionName.RELEASED_WEIGHTS)

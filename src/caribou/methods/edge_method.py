@@ -10,21 +10,24 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from caribou.errors import InputError
-from caribou.graph import Graph
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Arrays, Outputs
+from caribou.machine.deferred import deferred_imports
 from caribou.methods.catalogue import require_unit
-from caribou.models.class_prior import require_out_of_fold
-from caribou.models.classifier import ClassificationModule, ClassifierConfig, fit_classifier, module_from_arrays
 from caribou.models.encoder import HIDDEN, Encoder, Prior, cross_fit, fit_one, widths
 from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.class_prior import require_out_of_fold
+    from caribou.models.classifier import ClassificationModule, ClassifierConfig, fit_classifier, module_from_arrays
+    from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)

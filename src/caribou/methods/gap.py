@@ -21,15 +21,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from scipy.special import softmax
-
 from caribou._validate import integer
-from caribou.graph import Graph
-from caribou.mechanisms.bounded_rows import unit_length
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Arrays, Outputs
+from caribou.machine.deferred import deferred_imports
 from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
 from caribou.methods.mlp import applied
 from caribou.methods.node_method import (
@@ -39,7 +32,6 @@ from caribou.methods.node_method import (
     plan_head,
     side_by_side,
 )
-from caribou.models.classifier import classify
 from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
@@ -47,7 +39,18 @@ from caribou.privacy.mechanism_records import PARTS, SumsRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import sum_sensitivity
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+    from scipy.special import softmax
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.bounded_rows import unit_length
+    from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.classifier import classify
+    from caribou.randomness import Streams
 
 MODULE = "module."
 """Names of the arrays of the classification module begin so."""

@@ -14,23 +14,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from scipy.special import softmax
-
 from caribou._validate import integer
-from caribou.graph import Graph
-from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Arrays, Outputs
+from caribou.machine.deferred import deferred_imports
 from caribou.methods.edge_method import EncodedMethod, arrays_of, log_probabilities, module_of, prior_of
-from caribou.models.classifier import ClassificationModule, classify
 from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedCounts
 from caribou.privacy.mechanism_records import CountsRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+    from scipy.special import softmax
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.classifier import ClassificationModule, classify
+    from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)

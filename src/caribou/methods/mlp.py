@@ -27,16 +27,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-import numpy as np
-from scipy.special import softmax
-from torch import nn
-
 from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
-from caribou.graph import Graph
-from caribou.mechanisms.bounded_rows import Rows, unit_length
-from caribou.mechanisms.clipped_gradients import take_rows
-from caribou.mechanisms.noise_source import NoiseSource
+from caribou.machine.deferred import deferred_imports
 from caribou.mechanisms.noisy_descent import (
     Adam,
     Descent,
@@ -44,16 +37,10 @@ from caribou.mechanisms.noisy_descent import (
     noisy_gradient_descent,
     train_privately,
 )
-from caribou.mechanisms.noisy_mean import private_mean
-from caribou.methods.base import Outputs
 from caribou.methods.catalogue import require_unit
 from caribou.methods.edge_method import EncodedMethod, prior_of
-from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.encoder import widths
-from caribou.models.features import centred_unit_rows, random_directions, unit_root_rows, with_random_features
 from caribou.models.linear import path_length_schedule, random_feature_count, shrink_rows
-from caribou.models.network import chain_logits, first_layer, network_from_arrays, selu_network
-from caribou.models.public_features import PublicBasis, public_basis, read_public_features
 from caribou.privacy.allocation import AllocatedPart, Part
 from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -66,7 +53,23 @@ from caribou.privacy.mechanism_records import (
 )
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+    from scipy.special import softmax
+    from torch import nn
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.bounded_rows import Rows, unit_length
+    from caribou.mechanisms.clipped_gradients import take_rows
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.mechanisms.noisy_mean import private_mean
+    from caribou.methods.base import Outputs
+    from caribou.models.class_prior import class_probabilities, probabilities_by
+    from caribou.models.features import centred_unit_rows, random_directions, unit_root_rows, with_random_features
+    from caribou.models.network import chain_logits, first_layer, network_from_arrays, selu_network
+    from caribou.models.public_features import PublicBasis, public_basis, read_public_features
+    from caribou.randomness import Streams
 
 RANDOM_FEATURE_SHARE = 0.1
 """What random features hold of a row's squared length."""

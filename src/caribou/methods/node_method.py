@@ -11,15 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
-import numpy as np
-
 from caribou._validate import open_unit_interval, positive
 from caribou.errors import InputError
-from caribou.graph import Graph
-from caribou.mechanisms.bounded_rows import unit_length
-from caribou.mechanisms.noise_source import NoiseSource
+from caribou.machine.deferred import deferred_imports
 from caribou.mechanisms.noisy_descent import Descent, noisy_gradient_descent
-from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import require_unit
 from caribou.methods.mlp import (
     MlpDp,
@@ -31,7 +26,6 @@ from caribou.methods.mlp import (
     train_network,
 )
 from caribou.models.linear import path_length_schedule
-from caribou.models.network import selu_network
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.assumptions import Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -47,7 +41,16 @@ from caribou.privacy.mechanism_records import (
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.bounded_rows import unit_length
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.network import selu_network
+    from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from scipy.special import softmax
-
 from caribou._validate import integer
-from caribou.graph import Graph
-from caribou.mechanisms.bounded_rows import unit_length
-from caribou.mechanisms.neighbour_sums import StagedSums, bounded_adjacency
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Arrays, Outputs
+from caribou.machine.deferred import deferred_imports
 from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
 from caribou.methods.gap import plan_sums
 from caribou.methods.mlp import applied
@@ -42,14 +35,24 @@ from caribou.methods.node_method import (
     plan_head,
     side_by_side,
 )
-from caribou.models.classifier import ClassificationModule, classify, embed
 from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums
 from caribou.privacy.mechanism_records import PARTS, SumsRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+    from scipy.special import softmax
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.bounded_rows import unit_length
+    from caribou.mechanisms.neighbour_sums import StagedSums, bounded_adjacency
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.classifier import ClassificationModule, classify, embed
+    from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)

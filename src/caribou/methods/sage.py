@@ -27,29 +27,17 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-import scipy.sparse as sp
-from scipy.special import softmax
-
 from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
-from caribou.graph import Graph
+from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
-from caribou.mechanisms.bounded_rows import Rows, project_rows, row_norms, unit_length
-from caribou.mechanisms.exponential import choose
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
-from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import average_noise_variance, noisy_gradient_descent
-from caribou.mechanisms.noisy_mean import private_mean
-from caribou.mechanisms.randomized_response import PerturbedGraph, perturb
-from caribou.methods.base import Arrays, Outputs
 from caribou.methods.catalogue import METHODS
 from caribou.methods.edge_method import EdgeMethod
 from caribou.methods.mlp import centred, full_batch
 from caribou.methods.node_method import DEFAULT_WEIGHT, WEIGHTS, DescentPlan, SummingMethod, plan_descent
-from caribou.models.features import centred_unit_rows, unit_root_rows
 from caribou.models.linear import shrink_rows
-from caribou.models.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
+from caribou.models.sage_config import SageConfig
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import remaining_epsilon
@@ -70,7 +58,23 @@ from caribou.privacy.pair_response import asymmetric_response, split_pair_budget
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, neighbourhood_gradient_sensitivity
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+    import scipy.sparse as sp
+    from scipy.special import softmax
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.bounded_rows import Rows, project_rows, row_norms, unit_length
+    from caribou.mechanisms.exponential import choose
+    from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.mechanisms.noisy_mean import private_mean
+    from caribou.mechanisms.randomized_response import PerturbedGraph, perturb
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.features import centred_unit_rows, unit_root_rows
+    from caribou.models.sage import Neighbourhoods, SageModel, fit_sage
+    from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)

@@ -35,46 +35,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
-from scipy.special import softmax
-
 from caribou._validate import integer, non_negative, one_of, open_unit_interval
 from caribou.errors import InputError
-from caribou.graph import Graph
-from caribou.graph.arrivals import Grown
+from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
-from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_evidence, vote_sums, votes_pay
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Arrays, Outputs
 from caribou.methods.edge_method import EdgeMethod
 from caribou.methods.mlp import MlpDp, applied, base_model
 from caribou.methods.node_method import NodeMethod
-from caribou.models.class_prior import class_probabilities, probabilities_by
-from caribou.models.count_likelihood import (
-    JACKKNIFE_GROUPS,
-    MULTIPLIERS,
-    CountModel,
-    class_evidence,
-    jackknifed_gain,
-    multiplier_weights,
-    parts,
-    symbol_rates,
-    vote_rates,
-)
-from caribou.models.feature_codes import FeatureCodes
-from caribou.models.heads import (
-    Evidence,
-    Head,
-    choose_head_by_folds,
-    fit_bayes_head,
-    fit_prior_head,
-)
 from caribou.models.objective import Objective, cross_entropies
 from caribou.models.progress import tell
 from caribou.models.threads import one_thread
-from caribou.models.vote_model import VoteModel, signal_share, vote_scale, voters
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedVotes, budget_mu, calibrate_votes, remaining_epsilon
 from caribou.privacy.mechanism_records import (
@@ -86,7 +58,38 @@ from caribou.privacy.mechanism_records import (
 )
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+    from scipy.special import softmax
+
+    from caribou.graph import Graph
+    from caribou.graph.arrivals import Grown
+    from caribou.mechanisms.exponential import choose
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.class_prior import class_probabilities, probabilities_by
+    from caribou.models.count_likelihood import (
+        JACKKNIFE_GROUPS,
+        MULTIPLIERS,
+        CountModel,
+        class_evidence,
+        jackknifed_gain,
+        multiplier_weights,
+        parts,
+        symbol_rates,
+        vote_rates,
+    )
+    from caribou.models.feature_codes import FeatureCodes
+    from caribou.models.heads import (
+        Evidence,
+        Head,
+        choose_head_by_folds,
+        fit_bayes_head,
+        fit_prior_head,
+    )
+    from caribou.models.vote_model import VoteModel, signal_share, vote_scale, voters
+    from caribou.randomness import Streams
 
 # -- edge level: settings, plan, fit -------------------------------------------------------------------------------
 
@@ -189,7 +192,6 @@ class VotesEdge(EdgeMethod):
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
         """A transcript about another graph. Its labelled nodes are needed: they send, and rates and head are learned on them."""
         require_labelled(sizes)
-        self.require_memory_for(sizes)
         return super().plan_graph(sizes, budget, weights)
 
     def predict_graph(

@@ -13,21 +13,24 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
-import numpy as np
-import scipy.sparse as sp
-import torch
-from torch import Tensor
-
 from caribou._validate import integer
 from caribou.errors import InputError
-from caribou.graph import Graph
+from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
-from caribou.mechanisms.bounded_rows import row_norms, unit_length
 from caribou.models.objective import USUAL, Objective
-from caribou.models.public_rows import column_moments
 from caribou.models.threads import one_thread
-from caribou.models.trainer import Score, Validation, first_larger, take_steps
-from caribou.randomness import Streams
+
+with deferred_imports():
+    import numpy as np
+    import scipy.sparse as sp
+    import torch
+    from torch import Tensor
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.bounded_rows import row_norms, unit_length
+    from caribou.models.public_rows import column_moments
+    from caribou.models.trainer import Score, Validation, first_larger, take_steps
+    from caribou.randomness import Streams
 
 CHECKPOINTS = 12
 """Per fit, equally spaced over the last two thirds; the one with the best validation score is kept."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from caribou._validate import integer, positive
+from caribou.machine.deferred import deferred_imports
 from caribou.mechanisms.noisy_descent import Descent
+
+with deferred_imports():
+    import numpy as np
 
 LARGEST_PATH_MU = 4.0
 """Budgets beyond this GDP parameter (about epsilon 24 at delta 1e-5), and no privacy at all, use the schedule of this one."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.special import log_softmax, softmax
-
 from caribou._validate import one_of
-from caribou.metrics import SELECTING, Metrics, metric_name
+from caribou.machine.deferred import deferred_imports
+
+with deferred_imports():
+    import numpy as np
+    from scipy.special import log_softmax, softmax
+
+    from caribou.metrics import SELECTING, Metrics, metric_name
 
 BALANCED = "balanced"
 RESAMPLES = 60

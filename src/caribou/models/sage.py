@@ -15,48 +15,16 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from caribou._validate import integer, one_of, positive, unit_interval
 from caribou.machine.memory import SINGLE, require_memory
 from caribou.models.classifier import class_weights
 from caribou.models.encoder import Scaling
 from caribou.models.objective import USUAL, Objective
+from caribou.models.sage_config import SageConfig
 from caribou.models.threads import one_thread
 from caribou.models.trainer import Validation, take_steps
 
-AGGREGATORS = ("mean", "sum")
 CHECK_EVERY = 5
 """Epochs between two looks at the validation nodes."""
-
-
-@dataclass(frozen=True)
-class SageConfig:
-    """Widths and training: Adam on the full batch.
-
-    Args:
-        hidden: width of every layer, at least 1.
-        layers: number of SAGE layers, at least 1.
-        aggregator: "mean" or "sum" of the neighbours.
-        dropout: before every linear map but the first and the head, in [0, 1].
-        learning_rate: of Adam.
-        weight_decay: of Adam.
-        epochs: steps that are taken, at least 1.
-    """
-
-    hidden: int = 64
-    layers: int = 2
-    aggregator: str = "mean"
-    dropout: float = 0.5
-    learning_rate: float = 0.01
-    weight_decay: float = 1e-3
-    epochs: int = 80
-
-    def __post_init__(self) -> None:
-        integer(at_least=1, hidden=self.hidden)
-        integer(at_least=1, layers=self.layers)
-        one_of(AGGREGATORS, aggregator=self.aggregator)
-        unit_interval(dropout=self.dropout)
-        positive(learning_rate=self.learning_rate)
-        integer(at_least=1, epochs=self.epochs)
 
 
 class FixedProduct(torch.autograd.Function):

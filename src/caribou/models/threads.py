@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
-import torch
-from threadpoolctl import ThreadpoolController
+from caribou.machine.deferred import deferred_imports
+
+with deferred_imports():
+    import torch
+    from threadpoolctl import ThreadpoolController
 
 
 @contextmanager
