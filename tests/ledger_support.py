@@ -6,13 +6,14 @@ import math
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from caribou.privacy import accounting
+from caribou.privacy import ledger as ledger_module
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate
 from caribou.privacy.ledger import Ledger
 
@@ -27,8 +28,11 @@ def additive(events: Sequence[Event], delta: float) -> float:
 
 
 @pytest.fixture
-def basic(monkeypatch: pytest.MonkeyPatch) -> None:
+def basic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    ledger_module._epsilon.cache_clear()
     monkeypatch.setattr(accounting, "epsilon_of", additive)
+    yield
+    ledger_module._epsilon.cache_clear()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ RETIRED = {
     "elect(s|ed|ing|ions?)?": "run_rounds, votes",
     "waves?": "round",
     "(booked|bookings?|books)": "charge, LedgerEntry",
-    "receipts?": "Charge, LedgerEntry",
+    "receipts?": "LedgerEntry",
     "class Standing": "Balance",
     "coins?": "public seed, private randomness, draw",
     "convict(s|ed|ing|ions?)?": "reject",

@@ -67,21 +67,22 @@ class TestShow:
         assert report["ledger"] == str(folder / "caribou-ledger.sqlite")
         assert report["chain_intact"] is True
         assert report["problems"] == []
-        edge, node = [row for row in report["datasets"] if row["name"] == "survey"]
+        edge, node = [row for row in report["datasets"] if row["dataset"] == "survey"]
+        assert node["budget"] == {"epsilon": 4.0, "delta": 1e-6, "unit": "node"}
         assert edge["epsilon_spent"] == pytest.approx(1.0, abs=1e-4), "a release at node level counts twice"
-        assert (edge["epsilon_budget"], edge["releases"], edge["period"]) == (None, 0, None)
+        assert (edge["budget"], edge["releases"], edge["period"]) == (None, 0, None)
         left = filters.largest_gaussian([[EpsilonDelta(0.5)]], Budget(4, 1e-6))
-        assert [node[key] for key in ("epsilon_budget", "epsilon_left", "gaussian_left", "pure_left")] == pytest.approx(
-            [4, 3.5, left, 3.5], abs=1e-4
+        assert [node[key] for key in ("epsilon_left", "gaussian_left", "pure_left")] == pytest.approx(
+            [3.5, left, 3.5], abs=1e-4
         )
         first, second = report["releases"]
         assert first["time"].endswith("+00:00")
         assert first["events"] == [{"kind": "epsilon_delta", "epsilon": 0.5, "delta": 0.0}]
-        assert first["epsilon_cumulative"] == first["epsilon_recorded"] == pytest.approx(0.5, abs=1e-4)
+        assert first["epsilon_cumulative"] == first["epsilon_total"] == pytest.approx(0.5, abs=1e-4)
         assert (first["description"], first["status"], first["purpose"]) == ("histogram", "released", None)
         assert (second["epsilon_cumulative"], second["events"]) == ("inf", [{"kind": "non_private"}])
         only = shown("--dataset", "open")
-        assert [(d["name"], d["unit"]) for d in only["datasets"]] == [("open", "edge"), ("open", "node")]
+        assert [(d["dataset"], d["unit"]) for d in only["datasets"]] == [("open", "edge"), ("open", "node")]
         assert [r["id"] for r in only["releases"]] == [2]
 
     def test_merge(self, folder: Path) -> None:
@@ -101,15 +102,15 @@ class TestShow:
     def test_broken_chain_is_exit_code_3(self, events: str) -> None:
         call("add", "survey", "--epsilon", "0.5", "--unit", "edge")
         with closing(sqlite3.connect("caribou-ledger.sqlite")) as connection:
-            connection.execute("DROP TRIGGER releases_update")
-            connection.execute("UPDATE releases SET events = ?", (events,))
+            connection.execute("DROP TRIGGER entries_update")
+            connection.execute("UPDATE entries SET record = ?", (events,))
             connection.commit()
         result = call("show", code=3)
-        assert "chain broken: releases: entry 1 was edited" in result.stderr
+        assert "chain broken: entry 1 was edited" in result.stderr
         assert "chain intact" not in result.stdout
         report = shown(code=3)
         assert report["chain_intact"] is False
-        assert len(report["problems"]) == 1
+        assert len(report["problems"]) == 2
         assert report["datasets"] == [], "no total is shown that rests on edited records"
 
 

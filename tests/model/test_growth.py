@@ -42,12 +42,13 @@ def free(tmp_path: Path) -> tuple[Path, cb.Graph]:
 
 def add_to(ledger: Path, folder: Path) -> None:
     model = cb.load(folder)
-    Ledger(ledger).record_past(
+    Ledger(ledger).charge(
         str(model.state.dataset),
         "edge",
         model.certificate.cost,
         description="by hand",
         certificate_id=model.certificate.certificate_id,
+        already_made=True,
     )
 
 

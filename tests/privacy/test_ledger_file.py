@@ -20,8 +20,8 @@ import pytest
 from caribou.errors import BudgetExceeded, LedgerError
 from caribou.privacy import ledger as ledger_module
 from caribou.privacy.budget import Budget
-from caribou.privacy.ledger import SCHEMA_VERSION, Ledger
-from caribou.privacy.ledger_file import LedgerFile, Transaction
+from caribou.privacy.ledger import Ledger
+from caribou.privacy.ledger_file import SCHEMA_VERSION, LedgerFile, Transaction
 from ledger_support import NOON, pure, run, start
 
 
@@ -50,20 +50,14 @@ class TestAppendOnly:
     @pytest.mark.parametrize(
         "statement",
         [
-            "DELETE FROM releases WHERE id = 2",
-            "UPDATE releases SET events = '[]' WHERE id = 2",
-            "UPDATE releases SET hash = 'x', status = 'failed'",
-            "UPDATE releases SET id = 9 WHERE id = 1",
-            "UPDATE releases SET rowid = 9 WHERE id = 1",
-            "UPDATE OR REPLACE releases SET rowid = 1 WHERE id = 2",
-            "INSERT OR REPLACE INTO releases SELECT id, time, dataset, unit, '[]', description, certificate_id, delta,"
-            " epsilon_total, extends, purpose, person, period, hash, status FROM releases WHERE id = 2",
-            "INSERT OR REPLACE INTO releases SELECT 9, time, dataset, unit, '[]', description, certificate_id, delta,"
-            " epsilon_total, extends, purpose, person, period, hash, status FROM releases WHERE id = 2",
-            "UPDATE releases SET status = 'refunded'",
-            "DELETE FROM changes",
-            "UPDATE changes SET new = '{}'",
-            "INSERT OR REPLACE INTO changes SELECT id, time, dataset, field, unit, old, '{}', person, reason, hash FROM changes",
+            "DELETE FROM entries WHERE id = 2",
+            "UPDATE entries SET record = '[]' WHERE id = 2",
+            "UPDATE entries SET hash = 'x', status = 'failed'",
+            "UPDATE entries SET id = 9 WHERE id = 1",
+            "UPDATE entries SET rowid = 9 WHERE id = 1",
+            "UPDATE OR REPLACE entries SET rowid = 1 WHERE id = 2",
+            "INSERT OR REPLACE INTO entries SELECT id, '[]', hash, status FROM entries WHERE id = 2",
+            "UPDATE entries SET status = 'refunded'",
         ],
     )
     def test_sql_cannot_change_entries(self, filled: Ledger, statement: str) -> None:
@@ -76,17 +70,18 @@ class TestAppendOnly:
     @pytest.mark.parametrize(
         ("statement", "finding"),
         [
-            ("DELETE FROM releases WHERE id = 1", "entry 2 was edited, or an entry before it"),
-            ("DELETE FROM releases WHERE id = 3", "end of the chain was edited (2 entries found, 3 recorded)"),
-            ("DELETE FROM releases", "end of the chain was edited (0 entries found, 3 recorded)"),
-            ("UPDATE releases SET events = '[]' WHERE id = 2", "entry 2 was edited"),
-            ("UPDATE releases SET unit = 'node' WHERE id = 1", "entry 1 was edited"),
-            ("UPDATE releases SET epsilon_total = 0 WHERE id = 1", "entry 1 was edited"),
-            ("UPDATE releases SET hash = zeroblob(32) WHERE id = 1", "entry 1 was edited"),
-            ("UPDATE changes SET new = replace(new, '8', '80') WHERE id = 2", "changes: entry 2 was edited"),
-            ("DELETE FROM changes WHERE id = 2", "changes: the end of the chain was edited"),
-            ("DELETE FROM heads", "an unknown number of recorded"),
-            ("UPDATE heads SET entries = 7, hash = 'x'", "end of the chain was edited"),
+            ("DELETE FROM entries WHERE id = 1", "entry 1 was edited, or an entry before it"),
+            ("DELETE FROM entries WHERE id = 5", "end of the chain was edited (4 entries found, 5 recorded)"),
+            ("DELETE FROM entries", "end of the chain was edited (0 entries found, 5 recorded)"),
+            ("UPDATE entries SET record = replace(record, '1', '0') WHERE id = 3", "entry 3 was edited"),
+            ("UPDATE entries SET record = replace(record, '8', '80') WHERE id = 5", "entry 5 was edited"),
+            ("UPDATE entries SET record = CAST(x'ff00' AS TEXT) WHERE id = 2", "entry 2 was edited"),
+            ("UPDATE entries SET record = 7 WHERE id = 2", "entry 2 was edited"),
+            ("UPDATE entries SET hash = zeroblob(32) WHERE id = 1", "entry 1 was edited"),
+            ("UPDATE entries SET id = 9 WHERE id = 5", "entry 5 was edited"),
+            ("DELETE FROM head", "an unknown number of recorded"),
+            ("INSERT INTO head SELECT * FROM head", "an unknown number of recorded"),
+            ("UPDATE head SET entries = 7, hash = 'x'", "end of the chain was edited"),
             ("UPDATE secret SET key = zeroblob(32)", "entry 1 was edited"),
         ],
     )
@@ -109,7 +104,7 @@ class TestAppendOnly:
                 ask()
 
     def test_unreadable_entry_is_a_ledger_error(self, filled: Ledger) -> None:
-        sql(filled.path, "UPDATE releases SET events = '{' WHERE id = 2", triggers=False)
+        sql(filled.path, "UPDATE entries SET record = '{' WHERE id = 2", triggers=False)
         with pytest.raises(LedgerError, match="an entry cannot be read"):
             filled.entries()
 
@@ -169,7 +164,7 @@ class TestFile:
     @pytest.mark.parametrize("version", [0, 1, SCHEMA_VERSION + 1])
     def test_another_schema_is_refused(self, ledger: Ledger, path: Path, version: int) -> None:
         sql(path, f"PRAGMA user_version = {version}")
-        with pytest.raises(LedgerError, match=rf"schema version must be 2, got {version}(; update caribou)?$"):
+        with pytest.raises(LedgerError, match=rf"schema version must be 3, got {version}(; update caribou)?$"):
             Ledger(path)
         with pytest.raises(LedgerError, match=f"got {version}"):
             ledger.charge("survey", "edge", pure(1), description="one")
@@ -315,7 +310,7 @@ class TestProcesses:
                     except BudgetExceeded:
                         say("refused")
                     else:
-                        say(charge.id, charge.epsilon_spent)
+                        say(charge.id, charge.epsilon_total)
                 """,
                 path,
                 f"worker {worker}",
@@ -357,7 +352,7 @@ class TestProcesses:
         assert (len(ledger.entries()), len(refused)) == (16, 4)
         assert ledger.check() == ()
 
-    @pytest.mark.parametrize("statement", ["UPDATE heads", "COMMIT"])
+    @pytest.mark.parametrize("statement", ["UPDATE head", "COMMIT"])
     def test_killed_in_the_middle_of_spend(self, ledger: Ledger, path: Path, statement: str) -> None:
         ledger.charge("survey", "edge", pure(1), description="one")
         run(
@@ -394,9 +389,7 @@ class TestProcesses:
             connection.execute("PRAGMA cache_size = 1")
             connection.execute("BEGIN IMMEDIATE")
             for number in range(200):
-                connection.execute(
-                    "INSERT INTO releases (time, dataset, unit, events, description, delta, epsilon_total, hash, status)"
-                    " VALUES ('2024', 'survey', 'edge', '[]', ?, 1e-5, 0.0, 'x', 'spent')", ("y" * 400,))
+                connection.execute("INSERT INTO entries (record, hash, status) VALUES (?, 'x', 'spent')", ("y" * 400,))
             os.kill(os.getpid(), signal.SIGKILL)
             """,
             path,
@@ -424,7 +417,7 @@ class TestProcesses:
         patient = Ledger(path, busy_timeout=0.2)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN")
-            other.execute("SELECT count(*) FROM releases").fetchone()
+            other.execute("SELECT count(*) FROM entries").fetchone()
             with pytest.raises(LedgerError, match="another process"):
                 patient.charge("survey", "edge", pure(1), description="one")
         assert ledger.entries() == ()
@@ -467,10 +460,10 @@ class TestAttacks:
         path.write_bytes(older)
         for _ in range(2):  # a finding is no reason to forget what was there
             assert any("older copy" in problem for problem in ledger.check())
-            with pytest.raises(LedgerError, match=r"older copy was put in its place \(0 of 1 entries"):
+            with pytest.raises(LedgerError, match=r"older copy was put in its place \(1 of 2 entries"):
                 ledger.charge("survey", "edge", pure(1), description="again")
         Ledger(path).charge("survey", "edge", pure(0.5), description="a branch")  # who opens it now cannot know
-        with pytest.raises(LedgerError, match="entry 1 is not the one that was there before"):
+        with pytest.raises(LedgerError, match="entry 2 is not the one that was there before"):
             ledger.charge("survey", "edge", pure(0.25), description="again")
         path.write_bytes(newer)
         assert ledger.check() == ()
@@ -492,7 +485,7 @@ class TestAttacks:
         """The entry goes into a file that nobody opens again: nothing may be released on the strength of it."""
         other = path.with_name("other.sqlite")
         other.write_bytes(path.read_bytes())
-        original = Transaction.append_release
+        original = Transaction.append
 
         def exchanged(self: Transaction, *arguments: Any, **fields: Any) -> int:
             identity = original(self, *arguments, **fields)
@@ -502,7 +495,7 @@ class TestAttacks:
                 path.unlink()
             return identity
 
-        monkeypatch.setattr(Transaction, "append_release", exchanged)
+        monkeypatch.setattr(Transaction, "append", exchanged)
         with pytest.raises(LedgerError, match="was replaced while it was written"):
             ledger.charge("survey", "edge", pure(1), description="one")
 
@@ -535,5 +528,5 @@ class TestAttacks:
             assert ledger.check() == ()
         assert recorded > 20
         assert (
-            ledger.charge("survey", "edge", pure(0.125), description="room again").epsilon_spent == (recorded + 1) / 8
+            ledger.charge("survey", "edge", pure(0.125), description="room again").epsilon_total == (recorded + 1) / 8
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from caribou.cli.output import print_json, print_line, print_table
 from caribou.errors import BudgetExceeded, CertificateError, InputError
 from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
-from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, event_to_dict
+from caribou.privacy.documents import write
+from caribou.privacy.events import EpsilonDelta, Event, NonPrivate
 from caribou.privacy.ledger import Balance, EntryNote, Ledger, LedgerEntry, ledger_text
 from caribou.privacy.periods import Period
 
@@ -167,10 +167,14 @@ def add(given: AddOptions) -> None:
     ledger_text(dataset=given.name)  # both before a new ledger is made
     ledger_text(description=" ".join(given.description.split()))
     opened = _opened(given.ledger)
-    made = opened.record_past if given.over_budget else opened.charge
-    note = EntryNote(given.purpose, given.person, given.period)
     try:
-        charge = made(given.name, unit, events, description=given.description, certificate_id=certificate_id, note=note)
+        charge = opened.charge(
+            *(given.name, unit, events),
+            description=given.description,
+            certificate_id=certificate_id,
+            note=EntryNote(given.purpose, given.person, given.period),
+            already_made=given.over_budget,
+        )
     except BudgetExceeded as error:
         raise BudgetExceeded(f"{error}; if it has been published already, record it with --over-budget") from error
     opened.annotate(charge.id, "released")
@@ -230,19 +234,11 @@ def _spent_words(balance: Balance) -> str:
 
 # -- for programs -------------------------------------------------------------------------------------------------
 
-OF_A_BALANCE = (
-    *("unit", "delta", "releases", "epsilon_spent", "epsilon_left", "gaussian_left", "pure_left", "per", "period"),
-    *("months_left", "gaussian_per_month", "pure_per_month", "epsilon_all_periods"),
-)
-OF_A_RELEASE = (
-    *("id", "dataset", "unit", "description", "certificate_id", "status", "extends", "purpose", "person", "period"),
-)
-
 
 def _document(
     opened: Ledger, balances: list[Balance], releases: tuple[LedgerEntry, ...], problems: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Everything in plain values; ``epsilon_cumulative``: the total after a release."""
+    """Everything in plain values; ``epsilon_cumulative``: the total after a release, as of today."""
     totals: dict[int, float] = {}
     for balance in balances:
         totals |= opened.cumulative(balance.dataset, balance.unit)
@@ -250,32 +246,12 @@ def _document(
         "ledger": str(opened.path),
         "chain_intact": not problems,
         "problems": list(problems),
-        "datasets": [
-            {
-                "name": balance.dataset,
-                "epsilon_budget": None if balance.budget is None else _plain(balance.budget.epsilon),
-                **{key: _plain(getattr(balance, key)) for key in OF_A_BALANCE},
-            }
-            for balance in balances
-        ],
+        "datasets": [write(balance) for balance in balances],
         "releases": [
-            {
-                "time": entry.time.isoformat(),
-                "events": [event_to_dict(event) for event in entry.events],
-                "epsilon_cumulative": _plain(totals[entry.id]),
-                "epsilon_recorded": _plain(entry.epsilon_total),
-                **{key: _plain(getattr(entry, key)) for key in OF_A_RELEASE},
-            }
+            write(entry) | {"id": entry.id, "status": entry.status, "epsilon_cumulative": write(totals[entry.id])}
             for entry in releases
         ],
     }
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinity, and no enums."""
-    if isinstance(value, Enum):
-        return value.value
-    return "inf" if value == math.inf else value
 
 
 # -- for people ---------------------------------------------------------------------------------------------------

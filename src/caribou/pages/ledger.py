@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from caribou.pages.base import declared, figure, render
 from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
 from caribou.privacy.accounting import event_words
-from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.ledger import Balance, Change, Ledger, LedgerEntry
+from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.ledger import Balance, BudgetChange, Change, Ledger
 from caribou.privacy.periods import Period
 
 if TYPE_CHECKING:
@@ -34,80 +34,58 @@ ENTRIES = (
 CHANGES = ("date (UTC)", "what changed", "now", "who", "why")
 
 
-@dataclass(frozen=True)
-class Spending:
-    """The total of a data set at one unit over time: after each release made there, and the budget in force.
+def spending_chart(ledger: Ledger, name: str, unit: PrivacyUnit, now: datetime) -> LineChart | None:
+    """Steps of what a data set has spent, by the budget and the rule of today, below the steps of the budget in force.
 
-    totals: time and epsilon, oldest first; it begins anew with each period of the budget. budgets: time and epsilon.
+    It begins anew with each period of the budget. What is infinite is not drawn, and the words say so. None: nothing was spent.
     """
-
-    dataset: str
-    unit: PrivacyUnit
-    totals: tuple[tuple[datetime, float], ...]
-    budgets: tuple[tuple[datetime, float], ...]
-
-
-def spending(ledger: Ledger, name: str, unit: PrivacyUnit, now: datetime) -> Spending:
-    """What a data set has spent until now, by the budget and the rule of today (`Ledger.cumulative`)."""
-    after = ledger.cumulative(name, unit)
-    made = [entry for entry in ledger.entries(name) if entry.id in after]
-    changes = [change for change in ledger.history(name) if change.unit is unit and isinstance(change.new, Budget)]
-    per = changes[-1].per if changes else None
-    budgets = tuple((change.time, change.new.epsilon) for change in changes if isinstance(change.new, Budget))
-    return Spending(name, unit, tuple(_totals(made, after, per, now)), budgets)
+    set_at = [c for c in ledger.history(name) if isinstance(c, BudgetChange) and c.budget.unit is unit]
+    totals = _totals(ledger, name, unit, set_at[-1].per if set_at else None, now)
+    if not totals:
+        return None
+    budgets = [(change.time, change.budget.epsilon) for change in set_at]
+    first = min(time for time, _ in (*totals, *budgets))
+    same_day = first.date() == now.date()
+    when = f"on {now:%Y-%m-%d}" if same_day else f"from {first:%Y-%m-%d} to {now:%Y-%m-%d}"
+    words = f"Epsilon spent over time at {unit.value} level, {when}: {figure(totals[-1][1])} at the end"
+    words += f"; the budget is {figure(budgets[-1][1])}." if budgets else "; no budget is set."
+    if any(math.isinf(total) for _, total in totals):
+        words += " A total without bound is left out of the picture."
+    label = f"time on {now:%Y-%m-%d} (UTC)" if same_day else "date (UTC)"
+    lines = (
+        Line("spent", _steps(totals, now), PAGE_COLOURS["accent"], marker="o", steps=True),
+        # a marker shows a budget that was set a moment ago, too
+        Line("budget", _steps(budgets, now), PAGE_COLOURS["bad"], "--", "s", steps=True),
+    )
+    return LineChart(words, label, "total epsilon", tuple(line for line in lines if line.points), dates=True)
 
 
 def _totals(
-    made: Sequence[LedgerEntry], after: dict[int, float], per: Period | None, now: datetime
+    ledger: Ledger, name: str, unit: PrivacyUnit, per: Period | None, now: datetime
 ) -> list[tuple[datetime, float]]:
-    """The totals, with 0 at the begin of every period that has a release, and at its end."""
-    found: list[tuple[datetime, float]] = []
-    end: datetime | None = None
-    for entry in sorted(made, key=lambda entry: entry.time):
-        if not found and per is None:
-            found.append((entry.time, 0.0))
-        if per is not None and (end is None or entry.time >= end):
-            begin = per.window(entry.time)[0]
-            if end is not None and end != begin:
-                found.append((end, 0.0))
-            found.append((begin, 0.0))
-            end = per.window(entry.time)[1]
-        found.append((entry.time, after[entry.id]))
-    if end is not None and end <= now:
-        found.append((end, 0.0))
+    """Time and total, oldest first, with 0 at the begin of every period that has a release, and at its end."""
+    after = ledger.cumulative(name, unit)
+    made = sorted((entry.time, after[entry.id]) for entry in ledger.entries(name) if entry.id in after)
+    periods: dict[tuple[datetime, datetime], list[tuple[datetime, float]]] = {}
+    for time, total in made:
+        periods.setdefault(
+            (made[0][0], datetime.max.replace(tzinfo=UTC)) if per is None else per.window(time), []
+        ).append((time, total))
+    found = []
+    for (begin, end), totals in periods.items():
+        found += [(begin, 0.0), *totals, *([(end, 0.0)] if end <= now else [])]
     return found
 
 
-def spending_chart(spent: Spending, now: datetime) -> LineChart:
-    """Steps of what is spent below the steps of the budget; what is infinite is not drawn, and the words say so."""
-    finite = [(time, total) for time, total in spent.totals if math.isfinite(total)]
-    first = min([time for time, _ in (*spent.totals, *spent.budgets)], default=now)
-    lines = [Line("spent", _steps(finite, now), PAGE_COLOURS["accent"], marker="o", steps=True)]
-    budgets = [(time, epsilon) for time, epsilon in spent.budgets if math.isfinite(epsilon)]
-    if budgets:
-        # a marker shows a budget that was set a moment ago, too
-        lines.append(Line("budget", _steps(budgets, now), PAGE_COLOURS["bad"], "--", "s", steps=True))
-    last = spent.totals[-1][1] if spent.totals else 0.0
-    same_day = first.date() == now.date()
-    when = f"on {now:%Y-%m-%d}" if same_day else f"from {first:%Y-%m-%d} to {now:%Y-%m-%d}"
-    words = f"Epsilon spent over time at {spent.unit.value} level, {when}: {figure(last)} at the end"
-    words += f"; the budget is {figure(spent.budgets[-1][1])}." if spent.budgets else "; no budget is set."
-    label = f"time on {now:%Y-%m-%d} (UTC)" if same_day else "date (UTC)"
-    infinite = "" if len(finite) == len(spent.totals) else " A total without bound is left out of the picture."
-    return LineChart(
-        f"{words}{infinite}", label, "total epsilon", tuple(line for line in lines if line.points), dates=True
-    )
-
-
 def _steps(points: Sequence[tuple[datetime, float]], now: datetime) -> list[list[float]]:
-    """Points of a chart, the last value held until now."""
-    found = [[time.timestamp() / DAY, value] for time, value in points]
+    """What is finite as points of a chart, the last value held until now."""
+    found = [[time.timestamp() / DAY, value] for time, value in points if math.isfinite(value)]
     return [*found, [max(now.timestamp() / DAY, found[-1][0]), found[-1][1]]] if found else []
 
 
-def _slug(name: str) -> str:
-    """A name as part of an address: nothing but hexadecimal digits, so that two names never meet."""
-    return name.encode().hex()
+def _place(name: str) -> str:
+    """The address of a data set: nothing but hexadecimal digits, so that two names never meet."""
+    return f"data-{name.encode().hex()}"
 
 
 # -- balances ---------------------------------------------------------------------------------------------------------
@@ -187,7 +165,7 @@ def ledger_page(ledger: Ledger, dataset: str | None = None, now: datetime | None
     names = sorted({balance.dataset for balance in ledger.datasets()})
     shown = names if dataset is None else [dataset]
     balances = [b for b in ledger.datasets() if b.dataset in shown and _is_used(b)]
-    headings = {f"data-{_slug(name)}": _heading(name, names) for name in shown}
+    headings = {_place(name): _heading(name, names) for name in shown}
     return render(
         "ledger.html",
         title=title,
@@ -220,11 +198,8 @@ def overview(b: Balance, quote: Quote = declared) -> tuple[str, ...]:
 
 
 def _account(ledger: Ledger, name: str, balances: Sequence[Balance], now: datetime) -> _Account:
-    drawn = []
-    for balance in balances:
-        spent = spending(ledger, name, balance.unit, now)
-        drawn.append((balance, spending_chart(spent, now) if spent.totals else None))
-    return _Account(f"data-{_slug(name)}", tuple(drawn), entry_rows(ledger, name), change_rows(ledger.history(name)))
+    drawn = tuple((balance, spending_chart(ledger, name, balance.unit, now)) for balance in balances)
+    return _Account(_place(name), drawn, entry_rows(ledger, name), change_rows(ledger.history(name)))
 
 
 def entry_rows(ledger: Ledger, name: str, quote: Quote = declared) -> list[tuple[str, ...]]:
@@ -255,14 +230,12 @@ def change_rows(history: Sequence[Change], quote: Quote = declared) -> list[tupl
     """The history of budgets and content; ``quote``: how words of the owner are shown."""
     rows = []
     for change in history:
-        if isinstance(change.new, Budget):
-            unit = "" if change.unit is None else f" at {change.unit.value} level"
+        time = f"{change.time:%Y-%m-%d %H:%M}"
+        if isinstance(change, BudgetChange):
             per = "" if change.per is None else f" per {change.per.value}"
-            what, now = f"budget{unit}", f"{figure(change.new.epsilon)} at delta = {change.new.delta:g}{per}"
-        elif change.old is not None:
-            what, now = "content", "changed; declared to be about the same people"
-        else:
-            continue  # the first content of a name is no change
-        time, who, why = f"{change.time:%Y-%m-%d %H:%M}", quote(change.person, "–"), quote(change.reason, "–")
-        rows.append((time, what, now, who, why))
+            now = f"{figure(change.budget.epsilon)} at delta = {change.budget.delta:g}{per}"
+            rows.append((time, f"budget at {change.budget.unit.value} level", now, "–", "–"))
+        elif change.replaced is not None:  # the first content of a name is no change
+            now = "changed; declared to be about the same people"
+            rows.append((time, "content", now, quote(change.person, "–"), quote(change.reason, "–")))
     return list(dict.fromkeys(rows))

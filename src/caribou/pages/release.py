@@ -17,7 +17,7 @@ from typing import Any
 from caribou.errors import CertificateError, InputError
 from caribou.model.state import METRICS, PUBLISHED, PUBLISHED_CERTIFICATE, ModelState, read_state
 from caribou.pages.base import declared, figure, percent, render
-from caribou.pages.ledger import Spending, balance_rows, spending, spending_chart
+from caribou.pages.ledger import balance_rows, spending_chart
 from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
 from caribou.privacy.accounting import event_words
 from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, Assumption, AssumptionName
@@ -44,19 +44,13 @@ CURVE_POINTS = 36
 class Account:
     """What the owner's ledger says about the release.
 
-    entry: the release itself; None if the ledger does not hold it. balances: of its data set, at both units. spent: over time at
-    the unit of the release. now: the end of the chart.
+    entry: the release itself; None if the ledger does not hold it. balances: of its data set, at both units. chart: what was
+    spent over time, at the unit of the release.
     """
 
     entry: LedgerEntry | None
     balances: tuple[Balance, ...]
-    spent: Spending | None
-    now: datetime
-
-    @property
-    def chart(self) -> LineChart | None:
-        """What was spent over time."""
-        return None if self.spent is None or not self.spent.totals else spending_chart(self.spent, self.now)
+    chart: LineChart | None
 
     @classmethod
     def of(cls, ledger: Ledger, certificate: Certificate, dataset: str | None, now: datetime) -> Account:
@@ -64,8 +58,7 @@ class Account:
         entry = next((e for e in ledger.entries() if e.certificate_id == certificate.certificate_id), None)
         name = dataset if entry is None else entry.dataset
         balances = tuple(balance for balance in ledger.datasets() if balance.dataset == name)
-        spent = None if name is None or not balances else spending(ledger, name, certificate.unit, now)
-        return cls(entry, balances, spent, now)
+        return cls(entry, balances, spending_chart(ledger, name, certificate.unit, now) if name and balances else None)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
 from enum import Enum
 from functools import cache, partial
 from types import NoneType, UnionType
@@ -127,6 +128,8 @@ def read(kind: Any, value: Any, name: str) -> Any:
         return kind.from_dict(value)
     if is_dataclass(kind):
         return read_dataclass(kind, value, name)
+    if kind is datetime:
+        return datetime.fromisoformat(_of_type(str, value, name))
     if issubclass(kind, Enum):
         return member(kind, value, name, InputError)
     return _of_type(kind, value, name)
@@ -205,6 +208,8 @@ def write(value: Any) -> Any:
         return write_dataclass(value)
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds")
     if isinstance(value, Mapping):
         return {write(key): write(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -45,48 +45,41 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
+import json
 import math
 import os
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from caribou._validate import integer, one_of
 from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.machine.notebook import html_table
-from caribou.privacy import accounting, filters
+from caribou.privacy import accounting, documents, filters
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
-from caribou.privacy.events import Event, NonPrivate
-from caribou.privacy.ledger_file import (
-    APPLICATION_ID,
-    SCHEMA_VERSION,
-    Change,
-    LedgerEntry,
-    LedgerFile,
-    Transaction,
-    decode_events,
-    encode_events,
-)
+from caribou.privacy.events import Event, NonPrivate, event_from_dict, event_to_dict
+from caribou.privacy.ledger_file import End, LedgerFile, Transaction
 from caribou.privacy.periods import Period
-
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "EntryNote", "Ledger", "LedgerEntry"]
 
 RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
 rounds epsilon up, so a release calibrated to the whole budget comes out at epsilon (1 + 3e-14) and must be accepted.
 The allowance is on the total, not per release, so it does not add up."""
 
-
 CLOCK_SKEW = timedelta(minutes=5)
 """Clocks of two machines may differ by this much: a release that is dated further back than the newest one is refused."""
 NOTICE_SHARE = 0.8
 """From this share of a budget on, every charge says how much is left."""
+ATTEMPTS = 100
+"""How often a decision is made anew because another process wrote meanwhile."""
 
 
 class Fingerprint(Enum):
@@ -144,21 +137,66 @@ class EntryNote:
                 ledger_text(**{name: value})
 
 
-@dataclass(frozen=True)
-class Charge:
-    """A release was written down and may now be made.
+_UNSTATED: Any = {"stated": False}
+"""Of fields that are not part of the record, because its place in the file says them."""
 
-    ``epsilon_spent`` is the total of (data set, unit) including this release, at ``delta``; ``epsilon_left`` is None
-    if no budget is set.
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One recorded release: ``time``, ``dataset`` and ``unit``, its ``events``, a ``description``, and the ``certificate_id``
+    if it has a certificate. ``epsilon_total`` is the total after it, at ``delta``, both as they were when recorded.
+
+    ``extends``: the certificate of the batch just before, of a release that asks pairs of arrivals alone and costs nothing more.
+    ``purpose``, ``person`` and ``period`` are the owner's words: what for, who, and about which time. ``status`` is ``spent``
+    (nothing more is known), ``released`` or ``failed``; all three count in full. ``id``: its number among the releases.
+
+    >>> LedgerEntry(datetime(2026, 1, 31), "survey", PrivacyUnit.EDGE, (), "model", None, 1e-5, epsilon_total=4.0).status
+    'spent'
     """
 
-    id: int
+    kind: ClassVar[str] = "release"
     time: datetime
     dataset: str
     unit: PrivacyUnit
+    events: tuple[Event, ...]
+    description: str
+    certificate_id: str | None
     delta: float
-    epsilon_spent: float
-    epsilon_left: float | None
+    epsilon_total: float
+    extends: str | None = None
+    purpose: str | None = None
+    person: str | None = None
+    period: str | None = None
+    id: int = field(default=0, metadata=_UNSTATED)
+    status: str = field(default="spent", metadata=_UNSTATED)
+
+
+@dataclass(frozen=True)
+class BudgetChange:
+    """The budget of a data set was set. ``per``: how often it begins anew; None: never."""
+
+    kind: ClassVar[str] = "budget"
+    time: datetime
+    dataset: str
+    budget: Budget
+    per: Period | None
+
+
+@dataclass(frozen=True)
+class ContentChange:
+    """The content of a data set was bound to its name, or replaced: then ``person`` and ``reason`` may say by whom, and why."""
+
+    kind: ClassVar[str] = "content"
+    time: datetime
+    dataset: str
+    fingerprint: str
+    replaced: str | None
+    person: str | None
+    reason: str | None
+
+
+Change = BudgetChange | ContentChange
+Record = LedgerEntry | BudgetChange | ContentChange
 
 
 @dataclass(frozen=True)
@@ -180,6 +218,7 @@ class Balance:
     (1.0, False)
     """
 
+    derived: ClassVar[tuple[str, ...]] = ("epsilon_left", "exceeded")
     dataset: str
     unit: PrivacyUnit
     delta: float
@@ -286,16 +325,16 @@ class Ledger:
         ledger_text(dataset=name)
         if not isinstance(budget, Budget):
             raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
-        per = None if per is None else Period.parse(per)
-        with self._file.transaction(write=True) as entries:
-            contents = _Contents(*entries.read_intact())
+        change = BudgetChange(self._now(), name, budget, None if per is None else Period.parse(per))
+
+        def decide(contents: _Contents) -> list[Record]:
             _require_one_spelling(contents, name)
             _require_node_protection(contents, name, budget)
-            old, now = contents.budget(name, budget.unit), self._now()
-            balance = _balance(contents, name, budget.unit, budget, per, now)
-            if (old, contents.per(name, budget.unit)) != (budget, per):
-                entries.append_change(now, name, "budget", budget.unit, old=old, new=budget, per=per)
-        return balance
+            known = contents.setting(name, budget.unit)
+            return [] if known and (known.budget, known.per) == (budget, change.per) else [change]
+
+        self._append(decide)
+        return self._intact().balance(name, budget.unit, change.time)
 
     def charge(
         self,
@@ -309,13 +348,14 @@ class Ledger:
         certificate_id: str | None = None,
         extends: str | None = None,
         note: EntryNote | None = None,
-    ) -> Charge:
+        already_made: bool = False,
+    ) -> LedgerEntry:
         """Record a release that is about to be made, or refuse it. To be called before any noise is drawn.
 
-        Formal guarantees: in one ``BEGIN IMMEDIATE`` transaction all earlier releases of the data set are judged together
-        with the new one, for every unit that has a budget, by the filters of that budget. If a total exceeds its budget
-        nothing is written and `BudgetExceeded` is raised; otherwise the release is on disk when this returns, and counts as
-        spent whatever happens afterwards.
+        Formal guarantees: all earlier releases of the data set are judged together with the new one, for every unit that has a
+        budget, by the filters of that budget; it is written only if nothing was recorded since (`_append`). If a total exceeds
+        its budget nothing is written and `BudgetExceeded` is raised; otherwise the release is on disk when this returns, and
+        counts as spent whatever happens afterwards.
 
         ``fingerprints`` (see `fingerprint`) tie the name to the content: a name whose content has changed, and
         content that is known under another name, are refused. Degrees that are known under another name are warned of. An
@@ -324,19 +364,46 @@ class Ledger:
 
         ``extends``: the certificate of the batch just before, of a release that asks pairs of arrivals alone: it costs nothing
         more. In a ledger that has budgets, a name without one is refused. A total above four fifths of its budget is warned of.
+
+        ``already_made``: it was made elsewhere and cannot be taken back, so it is recorded whatever the budget says: a ledger
+        that left it out would promise more than is true. No further release is allowed then where more than the budget is spent.
         """
-        return self._append_release(
-            name,
-            unit,
-            events,
-            description,
-            certificate_id,
-            fingerprints,
-            replace_fingerprint,
-            extends,
-            note,
-            already_made=False,
+        note = note or EntryNote()
+        if isinstance(description, str):
+            description = " ".join(description.split())
+        ledger_text(description=description)
+        if certificate_id is not None:
+            ledger_text(certificate_id=certificate_id)
+        planned = replace(
+            _planned(name, unit, events),
+            description=description,
+            certificate_id=certificate_id,
+            extends=extends,
+            purpose=note.purpose,
+            person=note.person,
+            period=note.period,
+            status="released" if already_made else "spent",
         )
+        kinds = {fingerprint: Fingerprint.of(fingerprint) for fingerprint in fingerprints}
+
+        def decide(contents: _Contents) -> list[Record]:
+            new = replace(planned, time=self._now(), id=len(contents.releases) + 1)
+            _require_one_spelling(contents, name)
+            _require_new_certificate(contents, new)
+            if extends is not None:
+                _require_extendable(contents, new)
+            content = _content_changes(contents, new, kinds, replace_fingerprint, note)
+            after = contents.plus(new)
+            if not already_made:
+                _require_clock(contents, new.time)
+                _require_budget(contents, name)
+                _require_affordable(contents, after, new)
+            new = replace(new, delta=_delta(contents.budget(name, new.unit)), epsilon_total=_total(after, new))
+            if not already_made and extends is None:
+                _warn_of_little_left(after, new)
+            return [new, *content]
+
+        return next(record for record in self._append(decide) if isinstance(record, LedgerEntry))
 
     def require(self, name: str, unit: PrivacyUnit | str, events: Sequence[Event], *, releases: int = 1) -> None:
         """Raise `BudgetExceeded` if so many ``releases`` of these events would not fit as things stand.
@@ -345,31 +412,10 @@ class Ledger:
         half way.
         """
         integer(at_least=1, releases=releases)
-        unit = PrivacyUnit.parse(unit)
-        ledger_text(dataset=name)
-        contents = self._intact()
+        planned, contents = replace(_planned(name, unit, events), time=self._now()), self._intact()
         _require_one_spelling(contents, name)
         _require_budget(contents, name)
-        now = self._now()
-        planned = _planned(name, unit, decode_events(encode_events(events)), now)
         _require_affordable(contents, contents.plus(*(planned,) * releases), planned)
-
-    def record_past(
-        self,
-        name: str,
-        unit: PrivacyUnit | str,
-        events: Sequence[Event],
-        *,
-        description: str,
-        certificate_id: str | None = None,
-        note: EntryNote | None = None,
-    ) -> Charge:
-        """Record a release that has been made elsewhere, whatever the budget says.
-
-        It cannot be taken back, so a ledger that left it out would promise more than is true. The data set may be
-        overspent afterwards (``total(...).exceeded``); no further release is then allowed.
-        """
-        return self._append_release(name, unit, events, description, certificate_id, note=note, already_made=True)
 
     def merge(self, other: Ledger) -> tuple[LedgerEntry, ...]:
         """Take over what another ledger recorded, e.g. that of another machine; returns the entries that were new here.
@@ -379,27 +425,29 @@ class Ledger:
         Fingerprints stay behind, because the other ledger has another key. A second extension of one certificate is warned of: it
         may have asked pairs of the same people again, and pays in full.
         """
-        there = other._intact()
-        taken: list[LedgerEntry] = []
-        with self._file.transaction(write=True) as entries:
+        there, now = other._intact(), self._now()
+
+        def decide(contents: _Contents) -> list[Record]:
+            found: list[Record] = []
             for entry in there.releases:
-                contents = _Contents(*entries.read_intact())
                 if contents.knows(entry):
                     continue
                 _require_one_spelling(contents, entry.dataset)
                 _require_new_certificate(contents, entry)
+                entry = replace(entry, id=len(contents.releases) + 1)
+                contents = contents.plus(entry)
                 delta = _delta(contents.budget(entry.dataset, entry.unit))
-                new = replace(entry, delta=delta, epsilon_total=_total(contents.plus(entry), entry))
-                taken.append(replace(new, id=entries.append_release(new)))
-            contents = _Contents(*entries.read_intact())
-            for name in there.names():
-                for unit in PrivacyUnit:
-                    budget = there.budget(name, unit)
-                    if budget is not None and contents.budget(name, unit) is None:
-                        _require_one_spelling(contents, name)
-                        _require_node_protection(contents, name, budget)
-                        per = there.per(name, unit)
-                        entries.append_change(self._now(), name, "budget", unit, old=None, new=budget, per=per)
+                found.append(replace(entry, delta=delta, epsilon_total=_total(contents, entry)))
+            for name, unit in itertools.product(there.names(), PrivacyUnit):
+                setting = there.setting(name, unit)
+                if setting is not None and contents.setting(name, unit) is None:
+                    _require_one_spelling(contents, name)
+                    _require_node_protection(contents, name, setting.budget)
+                    found.append(replace(setting, time=now))
+            return found
+
+        taken = tuple(record for record in self._append(decide) if isinstance(record, LedgerEntry))
+        contents = self._contents()
         for entry in taken:
             if entry.extends is not None and entry.id not in contents.later_batches(entry.dataset):
                 warnings.warn(
@@ -408,27 +456,29 @@ class Ledger:
                     "pairs of the same people may have been asked twice",
                     stacklevel=2,
                 )
-        return tuple(taken)
+        return taken
 
     def annotate(self, charge_id: int, status: str) -> None:
         """Mark a release as ``released`` or ``failed``. This never reduces what is spent."""
         integer(at_least=1, charge_id=charge_id)
         one_of(("released", "failed"), status=status)
         with self._file.transaction(write=True) as entries:
-            entries.set_status(int(charge_id), status)
+            places = [place for place, (_, known) in enumerate(entries.rows(), 1) if known is not None]
+            if charge_id > len(places):
+                raise LedgerError(f"ledger {self.path}: there is no release {charge_id}")
+            entries.set_status(places[charge_id - 1], status)
 
     # -- what callers ask -----------------------------------------------------------------------------------------
 
     def total(self, name: str, unit: PrivacyUnit | str) -> Balance:
         """What the data set has spent at this unit, by the filters of its budget, and what one further release may cost."""
         unit = PrivacyUnit.parse(unit)
-        contents = self._known(name, intact=True)
-        return contents.balance(name, unit, self._now())
+        return self._known(name, self._intact()).balance(name, unit, self._now())
 
     def datasets(self) -> tuple[Balance, ...]:
         """The balances of every data set at both units, by name."""
-        contents = self._intact()
-        return tuple(contents.balance(name, unit, self._now()) for name in contents.names() for unit in PrivacyUnit)
+        contents, now = self._intact(), self._now()
+        return tuple(contents.balance(name, unit, now) for name in contents.names() for unit in PrivacyUnit)
 
     def _repr_html_(self) -> str:
         def left(balance: Balance) -> str:
@@ -440,29 +490,30 @@ class Ledger:
 
     def entries(self, name: str | None = None) -> tuple[LedgerEntry, ...]:
         """All releases, or those of one data set, in the order in which they were recorded."""
-        return self._contents().releases if name is None else self._known(name, intact=False).of(name)
+        contents = self._contents()
+        return contents.releases if name is None else self._known(name, contents).of(name)
 
     def later_batches(self, name: str) -> frozenset[int]:
         """The releases (by id) of the data set that cost nothing more, because they are batches of another one."""
-        return self._known(name, intact=False).later_batches(name)
+        return self._known(name, self._contents()).later_batches(name)
 
     def history(self, name: str) -> tuple[Change, ...]:
-        """Every change of the data set's budgets and fingerprint, in order."""
-        return tuple(c for c in self._known(name, intact=False).changes if c.dataset == name)
+        """Every change of the data set's budgets and content, in order."""
+        return tuple(c for c in self._known(name, self._contents()).changes if c.dataset == name)
 
     def cumulative(self, name: str, unit: PrivacyUnit | str) -> dict[int, float]:
         """The total epsilon after each release (by id) that was made at this unit, by today's budget and today's rule."""
         unit = PrivacyUnit.parse(unit)
-        contents = self._known(name, intact=True)
-        budget = contents.budget(name, unit)
+        contents = self._known(name, self._intact())
+        budget, made = contents.budget(name, unit), contents.of(name)
         totals: dict[int, float] = {}
-        for number, entry in enumerate(contents.of(name)):
-            if entry.unit is not unit:
-                continue
-            # Without a budget every prefix would be composed again, which is slow; then the recorded total was computed alike.
-            known = budget is None and entry.delta == _delta(budget)
-            so_far = replace(contents, releases=contents.of(name)[: number + 1])
-            totals[entry.id] = entry.epsilon_total if known else _total(so_far, entry)
+        for number, entry in enumerate(made, 1):
+            if entry.unit is unit:
+                # Without a budget every prefix would be composed again, which is slow; the recorded total was computed alike.
+                known = budget is None and entry.delta == DEFAULT_DELTA
+                totals[entry.id] = (
+                    entry.epsilon_total if known else _total(replace(contents, releases=made[:number]), entry)
+                )
         return totals
 
     def check(self) -> tuple[str, ...]:
@@ -472,127 +523,63 @@ class Ledger:
         part of the chain.
         """
         with self._file.transaction(write=False) as entries:
-            return entries.damage() + entries.chain_problems()
+            return entries.damage() + entries.problems()
 
-    # -- writing --------------------------------------------------------------------------------------------------
+    # -- reading and writing ----------------------------------------------------------------------------------------
 
-    def _append_release(
-        self,
-        name: str,
-        unit: PrivacyUnit | str,
-        events: Sequence[Event],
-        description: str,
-        certificate_id: str | None,
-        fingerprints: Sequence[str] = (),
-        replace_fingerprint: bool = False,
-        extends: str | None = None,
-        note: EntryNote | None = None,
-        *,
-        already_made: bool,
-    ) -> Charge:
-        unit, note = PrivacyUnit.parse(unit), note or EntryNote()
-        ledger_text(dataset=name)
-        description = ledger_text(
-            description=" ".join(description.split()) if isinstance(description, str) else description
-        )
-        if certificate_id is not None:
-            ledger_text(certificate_id=certificate_id)
-        stored_events = decode_events(encode_events(events))  # what is judged is what is stored
-        with self._file.transaction(write=True) as entries:
-            contents = _Contents(*entries.read_intact())
-            new = replace(
-                _planned(name, unit, stored_events, self._now()),
-                description=description,
-                certificate_id=certificate_id,
-                status="released" if already_made else "spent",
-                extends=extends,
-                purpose=note.purpose,
-                person=note.person,
-                period=note.period,
-            )
-            _require_one_spelling(contents, name)
-            _require_new_certificate(contents, new)
-            if extends is not None:
-                _require_extendable(contents, new)
-            self._bind_fingerprints(entries, contents, name, fingerprints, replace_fingerprint, note)
-            after = contents.plus(new)
-            if not already_made:
-                _require_clock(contents, new.time)
-                _require_budget(contents, name)
-                _require_affordable(contents, after, new)
-            budget = contents.budget(name, unit)
-            new = replace(new, delta=_delta(budget), epsilon_total=_total(after, new))
-            if not already_made and extends is None:
-                _warn_of_little_left(after, new)
-            identity = entries.append_release(new)
-        return Charge(identity, new.time, name, unit, new.delta, new.epsilon_total, _left(budget, new.epsilon_total))
+    def _append(self, decide: Callable[[_Contents], list[Record]]) -> list[Record]:
+        """Write what ``decide`` makes of all records, which it may refuse; the records that were written.
 
-    def _bind_fingerprints(
-        self,
-        entries: Transaction,
-        contents: _Contents,
-        name: str,
-        fingerprints: Sequence[str],
-        replace: bool,
-        note: EntryNote,
-    ) -> None:
-        """Tie the name to its content; each fingerprint is compared with entries of its own kind."""
-        kinds = {fingerprint: Fingerprint.of(fingerprint) for fingerprint in fingerprints}
-        for fingerprint, kind in kinds.items():
-            owner = contents.owner(fingerprint)
-            if owner in (None, name):
-                continue
-            if kind.shared is None:
-                raise LedgerError(
-                    f"data set {name!r}: the same content is known to this ledger as {owner!r}; use that name "
-                    "(a new name does not reset what has been spent)"
-                )
-            warnings.warn(
-                f"data set {name!r}: a graph with {kind.shared} is known to this ledger as {owner!r}. If "
-                f"it is about the same people, release it under that name with replace_fingerprint=True (--name {owner} "
-                "--replace-fingerprint): under a new name what they have spent is not counted",
-                stacklevel=2,
-            )
-        for fingerprint, kind in kinds.items():
-            old = contents.fingerprint(name, kind)
-            if contents.has(name, fingerprint):
-                continue
-            if old is not None and not replace and kind.shared is None:
-                raise LedgerError(
-                    f"data set {name!r}: the content under this name has changed since its last release; use a new name "
-                    "if it is about other people, or replace the fingerprint to declare that it is about the same "
-                    "people (what they have spent then stays spent)"
-                )
-            why = EntryNote() if old is None else note
-            entries.append_change(
-                *(self._now(), name, "fingerprint", None),
-                old=old,
-                new=fingerprint,
-                person=why.person,
-                reason=why.reason,
-            )
+        To compose events may take long, and others must not wait for it: it is done before the file is locked. What was decided
+        is written only if the end of the chain is still where it was; else it is decided anew.
+        """
+        for _ in range(ATTEMPTS):
+            contents = self._intact()
+            records = decide(contents)
+            if not records:
+                return records
+            with self._file.transaction(write=True) as entries:
+                if entries.require_intact() == contents.end:
+                    for record in records:
+                        status = record.status if isinstance(record, LedgerEntry) else None
+                        entries.append(_encode(record), status)
+                    return records
+        raise LedgerError(f"ledger {self.path}: other processes wrote {ATTEMPTS} times meanwhile; try again")
 
     def _now(self) -> datetime:
         time = self._clock()
         if time.tzinfo is None:
             raise InputError(f"clock must give times with a time zone, got {time!r}")
+        if not 1970 <= time.year < 9999:
+            raise InputError.of("clock", "give a year from 1970 to 9998", time.year)
         return time.astimezone(UTC)
-
-    # -- reading --------------------------------------------------------------------------------------------------
 
     def _contents(self) -> _Contents:
         """All records as they stand, also edited ones: to look at, not to add up."""
         with self._file.transaction(write=False) as entries:
-            return _Contents(*entries.read())
+            return self._read(entries, None)
 
     def _intact(self) -> _Contents:
         """All records, for a number that somebody will rely on: a broken chain is an error."""
         with self._file.transaction(write=False) as entries:
-            return _Contents(*entries.read_intact())
+            return self._read(entries, entries.require_intact())
 
-    def _known(self, name: str, *, intact: bool) -> _Contents:
-        """All records, if the data set is among them."""
-        contents = self._intact() if intact else self._contents()
+    def _read(self, entries: Transaction, end: End | None) -> _Contents:
+        releases: list[LedgerEntry] = []
+        changes: list[Change] = []
+        try:
+            for text, status in entries.rows():
+                record = _decode(text)
+                if isinstance(record, LedgerEntry):
+                    releases.append(replace(record, id=len(releases) + 1, status=str(status)))
+                else:
+                    changes.append(record)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise LedgerError(f"ledger {self.path}: an entry cannot be read ({error})") from error
+        return _Contents(tuple(releases), tuple(changes), end)
+
+    def _known(self, name: str, contents: _Contents) -> _Contents:
+        """The records, if the data set is among them."""
         names = contents.names()
         if name not in names:
             known = ", ".join(map(repr, names)) if names else "none"
@@ -602,13 +589,14 @@ class Ledger:
 
 @dataclass(frozen=True)
 class _Contents:
-    """All records at one moment. The state of a data set is derived from them, never stored beside them."""
+    """All records at one moment, with the end of their chain if it is intact. What they say of a data set is never stored."""
 
     releases: tuple[LedgerEntry, ...]
     changes: tuple[Change, ...]
+    end: End | None = None
 
     def names(self) -> list[str]:
-        return sorted({r.dataset for r in self.releases} | {c.dataset for c in self.changes})
+        return sorted({record.dataset for record in (*self.releases, *self.changes)})
 
     def of(self, name: str, unit: PrivacyUnit | None = None) -> tuple[LedgerEntry, ...]:
         return tuple(r for r in self.releases if r.dataset == name and unit in (None, r.unit))
@@ -624,47 +612,37 @@ class _Contents:
 
         Batches of one release ask disjoint pairs. So they cost once, in every window that has one of them.
         """
-        counted: set[int] = set()
-        found = []
-        for entry, payer in self.payers(name):
-            if (window is not None and not window[0] <= entry.time < window[1]) or payer in counted:
-                continue
-            counted.add(payer)
-            found.append(accounting.at_unit(entry.events, made_at=entry.unit, at=unit))
-        return tuple(found)
+        found: dict[int, tuple[Event, ...]] = {}
+        for entry, payer in zip(self.of(name), self.payers(name), strict=True):
+            if (window is None or window[0] <= entry.time < window[1]) and payer not in found:
+                found[payer] = accounting.at_unit(entry.events, made_at=entry.unit, at=unit)
+        return tuple(found.values())
 
-    def payers(self, name: str) -> tuple[tuple[LedgerEntry, int], ...]:
-        """Every release of the data set with the place, among them, of the one that pays for it: its own, unless it is a batch.
+    def payers(self, name: str) -> list[int]:
+        """Of every release of the data set the place, among them, of the one that pays for it: its own, unless it is a batch.
 
         Only the first batch after a certificate, under whatever name, is paid for by it. Another one, which a merge brings, may
         have asked the same people: it pays in full, and so does one whose cost is not that of the batch before.
         """
-        made = self.of(name)
-        place = {entry.certificate_id: k for k, entry in enumerate(made) if entry.certificate_id is not None}
         next_batch: dict[str, LedgerEntry] = {}
         for entry in self.releases:
             if entry.extends is not None:
                 next_batch.setdefault(entry.extends, entry)
-        before: dict[int, int] = {}
-        for k, entry in enumerate(made):
-            parent = None if entry.extends is None else place.get(entry.extends)
-            if parent is None or parent == k or next_batch[str(entry.extends)] is not entry:
-                continue
-            if (made[parent].unit, made[parent].events) == (entry.unit, entry.events):
-                before[k] = parent
-        found = []
-        for k, entry in enumerate(made):
-            first, seen = k, {k}
-            while first in before and before[first] not in seen:
-                first = before[first]
-                seen.add(first)
-            found.append((entry, first))
-        return tuple(found)
+        made = self.of(name)
+        found: list[int] = []
+        place: dict[str, int] = {}
+        for own, entry in enumerate(made):
+            before = place.get(entry.extends) if entry.extends and next_batch[entry.extends] is entry else None
+            same = before is not None and (made[before].unit, made[before].events) == (entry.unit, entry.events)
+            found.append(found[before] if before is not None and same else own)
+            if entry.certificate_id is not None:
+                place[entry.certificate_id] = own
+        return found
 
     def later_batches(self, name: str) -> frozenset[int]:
         """The releases, by id, that another one pays for."""
-        made = self.of(name)
-        return frozenset(entry.id for k, (entry, payer) in enumerate(self.payers(name)) if made[payer] is not made[k])
+        pairs = enumerate(zip(self.of(name), self.payers(name), strict=True))
+        return frozenset(entry.id for own, (entry, payer) in pairs if payer != own)
 
     def knows(self, entry: LedgerEntry) -> bool:
         """Whether this very release is here: by its certificate, or without one by everything that was recorded."""
@@ -673,51 +651,74 @@ class _Contents:
             words = ("dataset", "unit", "events", "certificate_id")
         return any(all(getattr(r, w) == getattr(entry, w) for w in words) for r in self.releases)
 
-    def per(self, name: str, unit: PrivacyUnit) -> Period | None:
-        """How often the budget begins anew."""
-        return next((change.per for change in self._budgets(name, unit)), None)
+    def setting(self, name: str, unit: PrivacyUnit, before: datetime | None = None) -> BudgetChange | None:
+        """The last budget that was set, ``before`` a time."""
+        for change in reversed(self.changes):
+            if (
+                isinstance(change, BudgetChange)
+                and (change.dataset, change.budget.unit) == (name, unit)
+                and (before is None or change.time < before)
+            ):
+                return change
+        return None
+
+    def budget(self, name: str, unit: PrivacyUnit) -> Budget | None:
+        setting = self.setting(name, unit)
+        return None if setting is None else setting.budget
 
     def window(self, name: str, unit: PrivacyUnit, time: datetime) -> tuple[datetime, datetime] | None:
         """The period of the budget that ``time`` lies in; None if it never begins anew."""
-        per = self.per(name, unit)
-        return None if per is None else per.window(time)
-
-    def budget(self, name: str, unit: PrivacyUnit) -> Budget | None:
-        return next((change.new for change in self._budgets(name, unit) if isinstance(change.new, Budget)), None)
-
-    def _budgets(self, name: str, unit: PrivacyUnit) -> Iterator[Change]:
-        """The newest first."""
-        for change in reversed(self.changes):
-            if change.dataset == name and change.unit is unit and isinstance(change.new, Budget):
-                yield change
+        setting = self.setting(name, unit)
+        return None if setting is None or setting.per is None else setting.per.window(time)
 
     def balance(self, name: str, unit: PrivacyUnit, now: datetime) -> Balance:
-        return _balance(self, name, unit, self.budget(name, unit), self.per(name, unit), now)
-
-    def budget_before(self, name: str, unit: PrivacyUnit, end: datetime) -> Budget | None:
-        """The last budget that was set before ``end``; None if there was none yet."""
-        return replace(self, changes=tuple(change for change in self.changes if change.time < end)).budget(name, unit)
+        """What is spent and left, in the period of ``now`` if the budget has periods."""
+        setting, budget = self.setting(name, unit), self.budget(name, unit)
+        releases = self.costs(name, unit, self.window(name, unit, now))
+        spent = _epsilon(releases, budget)
+        made = len(self.of(name, unit))
+        balance = Balance(name, unit, _delta(budget), made, spent, budget, *_largest(releases, budget, spent))
+        if setting is None or setting.per is None:
+            return balance
+        per, months = setting.per, setting.per.months_left(now)
+        each = _largest(releases, budget, spent, months)
+        windows = sorted({per.window(entry.time) for entry in self.of(name)})
+        then = [(window, self.setting(name, unit, before=window[1]) or setting) for window in windows]
+        return replace(
+            balance,
+            per=per,
+            period=per.label(now),
+            months_left=months,
+            gaussian_per_month=each[0],
+            pure_per_month=each[1],
+            periods=len(windows),
+            epsilon_all_periods=sum(_epsilon(self.costs(name, unit, window), was.budget) for window, was in then),
+            delta_all_periods=sum(was.budget.delta for _, was in then),
+        )
 
     def fingerprint(self, name: str, kind: Fingerprint) -> str | None:
-        for change in reversed(self.changes):
-            if change.dataset == name and isinstance(change.new, str) and Fingerprint.of(change.new) is kind:
-                return change.new
-        return None
+        """The content that the data set has now."""
+        found = [c.fingerprint for c in self.contents() if c.dataset == name and Fingerprint.of(c.fingerprint) is kind]
+        return found[-1] if found else None
 
-    def owner(self, fingerprint: str) -> str | None:
-        """The data set that has, or ever had, this fingerprint: replaced content must not start afresh elsewhere."""
-        return next((c.dataset for c in self.changes if c.new == fingerprint), None)
+    def owners(self, fingerprint: str) -> list[str]:
+        """The data sets that have, or ever had, this content: replaced content must not start afresh elsewhere."""
+        return [change.dataset for change in self.contents() if change.fingerprint == fingerprint]
 
-    def has(self, name: str, fingerprint: str) -> bool:
-        """Whether the data set has, or ever had, this fingerprint."""
-        return any(c.dataset == name and c.new == fingerprint for c in self.changes)
+    def contents(self) -> Iterable[ContentChange]:
+        """The content of every name, in order."""
+        return (change for change in self.changes if isinstance(change, ContentChange))
 
 
 # -- judging ------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)
 def _epsilon(releases: tuple[tuple[Event, ...], ...], budget: Budget | None) -> float:
-    """The total of all releases: by the filters of a finite budget, else as if they had been fixed in advance."""
+    """The total of all releases: by the filters of a finite budget, else as if they had been fixed in advance.
+
+    It is kept: a decision that is made anew, because another data set was written meanwhile, does not compose again.
+    """
     events = tuple(event for release in releases for event in release)
     try:
         if not events:
@@ -741,9 +742,47 @@ def _affordable(total: float, budget: Budget) -> bool:
     return total <= budget.epsilon * (1 + RESOLUTION)
 
 
-def _planned(name: str, unit: PrivacyUnit, events: tuple[Event, ...], time: datetime) -> LedgerEntry:
-    """A release that is not recorded yet, to be judged like one that is."""
-    return LedgerEntry(0, time, name, unit, events, "planned", None, 0.0, 0.0, "spent")
+def _planned(name: str, unit: PrivacyUnit | str, events: Sequence[Event]) -> LedgerEntry:
+    """A release that is not recorded yet. What is judged is what is stored."""
+    unit = PrivacyUnit.parse(unit)
+    ledger_text(dataset=name)
+    stored = json.loads(json.dumps([event_to_dict(event) for event in events], default=_plain))
+    judged = tuple(map(event_from_dict, stored))
+    return LedgerEntry(datetime.min, name, unit, judged, "planned", None, DEFAULT_DELTA, 0.0)
+
+
+def _content_changes(
+    contents: _Contents, new: LedgerEntry, kinds: dict[str, Fingerprint], replaces: bool, note: EntryNote
+) -> list[Record]:
+    """What ties the name to its content; each fingerprint is compared with those of its own kind."""
+    name = new.dataset
+    found: list[Record] = []
+    for fingerprint, kind in kinds.items():
+        owners = contents.owners(fingerprint)
+        if owners and owners[0] != name:
+            if kind.shared is None:
+                raise LedgerError(
+                    f"data set {name!r}: the same content is known to this ledger as {owners[0]!r}; use that name "
+                    "(a new name does not reset what has been spent)"
+                )
+            warnings.warn(
+                f"data set {name!r}: a graph with {kind.shared} is known to this ledger as {owners[0]!r}. If "
+                f"it is about the same people, release it under that name with replace_fingerprint=True (--name {owners[0]} "
+                "--replace-fingerprint): under a new name what they have spent is not counted",
+                stacklevel=2,
+            )
+        old = contents.fingerprint(name, kind)
+        if name in owners:
+            continue
+        if old is not None and not replaces and kind.shared is None:
+            raise LedgerError(
+                f"data set {name!r}: the content under this name has changed since its last release; use a new name "
+                "if it is about other people, or replace the fingerprint to declare that it is about the same "
+                "people (what they have spent then stays spent)"
+            )
+        why = EntryNote() if old is None else note
+        found.append(ContentChange(new.time, name, fingerprint, old, why.person, why.reason))
+    return found
 
 
 def _total(contents: _Contents, entry: LedgerEntry) -> float:
@@ -754,8 +793,7 @@ def _total(contents: _Contents, entry: LedgerEntry) -> float:
 
 def _require_clock(contents: _Contents, time: datetime) -> None:
     """A clock that was set back would spend what an earlier period has left, or a period before the budget was set."""
-    times = [entry.time for entry in contents.releases] + [change.time for change in contents.changes]
-    newest = max(times, default=time)
+    newest = max((record.time for record in (*contents.releases, *contents.changes)), default=time)
     if time < newest - CLOCK_SKEW:
         raise LedgerError(
             f"clock must not be before the newest entry of the ledger, {newest:%Y-%m-%d %H:%M} UTC, got "
@@ -765,7 +803,7 @@ def _require_clock(contents: _Contents, time: datetime) -> None:
 
 def _require_budget(contents: _Contents, name: str) -> None:
     """Where the owner sets budgets, a name that has none is a slip of the pen, or a way around them."""
-    named = {change.dataset for change in contents.changes if isinstance(change.new, Budget)}
+    named = {change.dataset for change in contents.changes if isinstance(change, BudgetChange)}
     if named and name not in named:
         raise LedgerError(
             f"data set {name!r}: must have a budget, because this ledger has budgets (for {', '.join(sorted(named))}); set one "
@@ -837,7 +875,8 @@ def _warn_of_little_left(after: _Contents, new: LedgerEntry) -> None:
     budget, total = after.budget(new.dataset, new.unit), new.epsilon_total
     if budget is None or not budget.is_private or total < NOTICE_SHARE * budget.epsilon:
         return
-    per = after.per(new.dataset, new.unit)
+    setting = after.setting(new.dataset, new.unit)
+    per = None if setting is None else setting.per
     when = "" if per is None else f" of {per.label(new.time)}, with {per.months_left(new.time)} month(s) to go,"
     warnings.warn(
         f"data set {new.dataset!r}, {new.unit.value} level: {total / budget.epsilon:.0%} of the budget{when} is spent with this "
@@ -892,41 +931,14 @@ def _left(budget: Budget | None, spent: float) -> float | None:
     return left if left > budget.epsilon * RESOLUTION else 0.0
 
 
-def _balance(
-    contents: _Contents, name: str, unit: PrivacyUnit, budget: Budget | None, per: Period | None, now: datetime
-) -> Balance:
-    window = None if per is None else per.window(now)
-    releases = contents.costs(name, unit, window)
-    spent = _epsilon(releases, budget)
-    gaussian = pure = _left(budget, spent)
-    if budget is not None and budget.is_private and gaussian:
-        gaussian, pure = filters.largest_gaussian(releases, budget), filters.largest_pure(releases, budget)
-    made = contents.of(name, unit)
-    balance = Balance(name, unit, _delta(budget), len(made), spent, budget, gaussian, pure)
-    if per is None:
-        return balance
-    months = per.months_left(now)
-    each = (gaussian, pure)
-    if budget is not None and budget.is_private and gaussian and months > 1:
-        each = (
-            filters.largest_gaussian(releases, budget, months),
-            filters.largest_pure(releases, budget, months),
-        )
-    windows = sorted({per.window(entry.time) for entry in contents.of(name)})
-    budgets = [contents.budget_before(name, unit, end) or budget for _, end in windows]
-    return replace(
-        balance,
-        per=per,
-        period=per.label(now),
-        months_left=months,
-        gaussian_per_month=each[0],
-        pure_per_month=each[1],
-        periods=len(windows),
-        epsilon_all_periods=sum(
-            _epsilon(contents.costs(name, unit, window), then) for window, then in zip(windows, budgets, strict=True)
-        ),
-        delta_all_periods=sum(_delta(then) for then in budgets),
-    )
+def _largest(
+    releases: tuple[tuple[Event, ...], ...], budget: Budget | None, spent: float, months: int = 1
+) -> tuple[float | None, float | None]:
+    """What one more release may cost, in each of so many ``months``: a Gaussian one, and a pure one."""
+    left = _left(budget, spent)
+    if budget is None or not budget.is_private or not left:
+        return left, left
+    return filters.largest_gaussian(releases, budget, months), filters.largest_pure(releases, budget, months)
 
 
 def _refusal(balance: Balance, budget: Budget, total: float) -> str:
@@ -947,7 +959,21 @@ def _refusal(balance: Balance, budget: Budget, total: float) -> str:
     )
 
 
-# -- words ----------------------------------------------------------------------------------------------
+# -- words and bytes --------------------------------------------------------------------------------------------------
+
+
+def _encode(record: Record) -> str:
+    return json.dumps(documents.write(record), sort_keys=True, allow_nan=False)
+
+
+def _decode(text: str) -> Record:
+    record: Record = documents.read(Record, json.loads(text), "entry")
+    return record
+
+
+def _plain(value: Any) -> int | float:
+    """NumPy's numbers as Python's; the events accept both."""
+    return int(value.__index__()) if hasattr(value, "__index__") else float(value)
 
 
 def _require_one_spelling(contents: _Contents, name: str) -> None:

@@ -1,12 +1,12 @@
-"""The file of the ledger: SQLite, durable, append-only, chained. What is in it is judged in `caribou.privacy.ledger`.
+"""The file of the ledger: SQLite, durable, append-only, chained. `caribou.privacy.ledger` reads and judges what its records say.
 
 The chain
-    Each row stores HMAC(key, previous row's hash, canonical JSON of the row); the number of rows and the last hash are
+    Each row stores a record as text and HMAC(key, previous row's hash, the text); the number of rows and the last hash are
     sealed in the same way, so that rows missing at the end are found too. A release's status is not part of its hash.
     The key lies in the same file, which has mode 0600.
 
 One file
-    A chain only grows. An open ledger remembers the ends of the chains that it has seen, so an older copy that is put in the
+    A chain only grows. An open ledger remembers the end of the chain that it has seen, so an older copy that is put in the
     place of the file while it is open is found. A file that was exchanged while it was written is an error: the entry went into
     a file that nobody will open again.
 
@@ -24,129 +24,47 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from caribou._validate import positive
 from caribou.errors import LedgerError
-from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.events import Event, event_from_dict, event_to_dict
-from caribou.privacy.periods import Period
 
 APPLICATION_ID = 0x43415242  # "CARB"; `file` and SQLite tools read it from the header
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _KEY_BYTES = hashlib.sha256().digest_size
-_RELEASE_FIELDS = (
-    "id",
-    "time",
-    "dataset",
-    "unit",
-    "events",
-    "description",
-    "certificate_id",
-    "delta",
-    "epsilon_total",
-)
-_CHANGE_FIELDS = ("id", "time", "dataset", "field", "unit", "old", "new")
-_OPTIONAL_FIELDS = {"releases": ("extends", "purpose", "person", "period"), "changes": ("person", "reason")}
-"""Fields that may be empty. An empty one is not part of the hash of its row."""
-_CHAINS = {
-    "releases": (*_RELEASE_FIELDS, *_OPTIONAL_FIELDS["releases"]),
-    "changes": (*_CHANGE_FIELDS, *_OPTIONAL_FIELDS["changes"]),
-}
 
-# INSERT OR REPLACE removes rows without firing DELETE triggers, hence the triggers on INSERT.
+# INSERT OR REPLACE removes rows without firing DELETE triggers, hence the trigger on INSERT.
 _SCHEMA = (
     "CREATE TABLE secret (key BLOB NOT NULL)",
-    """CREATE TABLE releases (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, dataset TEXT NOT NULL, unit TEXT NOT NULL,
-        events TEXT NOT NULL, description TEXT NOT NULL, certificate_id TEXT, delta REAL NOT NULL,
-        epsilon_total REAL NOT NULL, extends TEXT, purpose TEXT, person TEXT, period TEXT, hash TEXT NOT NULL,
-        status TEXT NOT NULL CHECK (status IN ('spent', 'released', 'failed')),
-        UNIQUE (dataset, certificate_id))""",
-    """CREATE TABLE changes (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, dataset TEXT NOT NULL, field TEXT NOT NULL,
-        unit TEXT, old TEXT, new TEXT NOT NULL, person TEXT, reason TEXT, hash TEXT NOT NULL)""",
-    "CREATE TABLE heads (chain TEXT PRIMARY KEY, entries INTEGER NOT NULL, hash TEXT NOT NULL)",
-    f"""CREATE TRIGGER releases_update BEFORE UPDATE OF {", ".join(_CHAINS["releases"])}, hash ON releases
-        BEGIN SELECT RAISE(ABORT, 'releases are append-only: only the status may change'); END""",
-    """CREATE TRIGGER releases_move BEFORE UPDATE ON releases WHEN NEW.id IS NOT OLD.id
-        BEGIN SELECT RAISE(ABORT, 'releases are append-only: only the status may change'); END""",
-    """CREATE TRIGGER releases_delete BEFORE DELETE ON releases
-        BEGIN SELECT RAISE(ABORT, 'releases are append-only'); END""",
-    """CREATE TRIGGER releases_replace BEFORE INSERT ON releases
-        WHEN EXISTS (SELECT 1 FROM releases WHERE id = NEW.id
-                     OR (dataset = NEW.dataset AND certificate_id = NEW.certificate_id))
-        BEGIN SELECT RAISE(ABORT, 'releases are append-only: this entry exists'); END""",
-    """CREATE TRIGGER changes_update BEFORE UPDATE ON changes
-        BEGIN SELECT RAISE(ABORT, 'changes are append-only'); END""",
-    """CREATE TRIGGER changes_delete BEFORE DELETE ON changes
-        BEGIN SELECT RAISE(ABORT, 'changes are append-only'); END""",
-    """CREATE TRIGGER changes_replace BEFORE INSERT ON changes
-        WHEN EXISTS (SELECT 1 FROM changes WHERE id = NEW.id)
-        BEGIN SELECT RAISE(ABORT, 'changes are append-only: this entry exists'); END""",
+    """CREATE TABLE entries (
+        id INTEGER PRIMARY KEY, record TEXT NOT NULL, hash TEXT NOT NULL,
+        status TEXT CHECK (status IN ('spent', 'released', 'failed')))""",
+    "CREATE TABLE head (entries INTEGER NOT NULL, hash TEXT NOT NULL)",
+    """CREATE TRIGGER entries_update BEFORE UPDATE ON entries
+        WHEN NEW.id IS NOT OLD.id OR NEW.record IS NOT OLD.record OR NEW.hash IS NOT OLD.hash
+        BEGIN SELECT RAISE(ABORT, 'entries are append-only: only the status may change'); END""",
+    """CREATE TRIGGER entries_delete BEFORE DELETE ON entries
+        BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END""",
+    """CREATE TRIGGER entries_replace BEFORE INSERT ON entries WHEN EXISTS (SELECT 1 FROM entries WHERE id = NEW.id)
+        BEGIN SELECT RAISE(ABORT, 'entries are append-only: this entry exists'); END""",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
 
-@dataclass(frozen=True)
-class LedgerEntry:
-    """One recorded release: ``id``, ``time``, ``dataset`` and ``unit``, its ``events``, a ``description``, and the
-    ``certificate_id`` if it has a certificate. ``epsilon_total`` is the total after it, at ``delta``, both as they were when
-    recorded.
+class End(NamedTuple):
+    """The end of a chain: how many entries it has, and the hash of the last one."""
 
-    ``status`` is ``spent`` (nothing more is known), ``released`` or ``failed``; all three count in full. ``extends``: the
-    certificate of the batch just before, of a release that asks pairs of arrivals alone and costs nothing more. ``purpose``,
-    ``person`` and ``period`` are the owner's words: what for, who, and about which time.
-
-    >>> when = datetime(2026, 1, 31)
-    >>> LedgerEntry(1, when, "survey", PrivacyUnit.EDGE, (), "model", None, 1e-5, epsilon_total=4.0, status="spent").dataset
-    'survey'
-    """
-
-    id: int
-    time: datetime
-    dataset: str
-    unit: PrivacyUnit
-    events: tuple[Event, ...]
-    description: str
-    certificate_id: str | None
-    delta: float
-    epsilon_total: float
-    status: str
-    extends: str | None = None
-    purpose: str | None = None
-    person: str | None = None
-    period: str | None = None
-
-
-@dataclass(frozen=True)
-class Change:
-    """One entry of a data set's history: its ``budget`` at a unit, or its ``fingerprint``, was set or replaced.
-
-    ``per``: how often the new budget begins anew; None: never. ``person`` and ``reason``: who replaced a fingerprint, and why.
-    """
-
-    id: int
-    time: datetime
-    dataset: str
-    field: str
-    unit: PrivacyUnit | None
-    old: Budget | str | None
-    new: Budget | str
-    per: Period | None = None
-    person: str | None = None
-    reason: str | None = None
+    entries: int
+    hash: str
 
 
 class LedgerFile:
@@ -156,7 +74,7 @@ class LedgerFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool, busy_timeout: float) -> None:
-        self._seen: dict[str, tuple[int, str]] = {}
+        self._seen = End(0, "")
         # Absolute, because a later change of the working folder must not lead to another ledger.
         self.path = Path(os.path.abspath(path))
         self._busy_timeout = positive(busy_timeout=busy_timeout)
@@ -181,7 +99,7 @@ class LedgerFile:
             raise LedgerError(
                 f"ledger {self.path}: was replaced while it was written, so the entry is lost; nothing may be released"
             )
-        self._seen.update(transaction.ends)
+        self._seen = transaction.end or self._seen
 
     def _identity(self) -> tuple[int, int] | None:
         """Which file lies at the path."""
@@ -224,9 +142,7 @@ class LedgerFile:
                 for statement in _SCHEMA:
                     connection.execute(statement)
                 connection.execute("INSERT INTO secret (key) VALUES (?)", (key,))
-                for chain in _CHAINS:
-                    head = (chain, 0, _head_hash(key, chain, 0, ""))
-                    connection.execute("INSERT INTO heads (chain, entries, hash) VALUES (?, ?, ?)", head)
+                connection.execute("INSERT INTO head (entries, hash) VALUES (0, ?)", (_seal(key, End(0, "")),))
                 connection.execute("COMMIT")
             self._publish(draft)
         finally:
@@ -251,6 +167,8 @@ class LedgerFile:
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode=rw", uri=True, timeout=self._busy_timeout, isolation_level=None
         )
+        # A damaged text is read, so that the chain finds it.
+        connection.text_factory = lambda raw: raw.decode(errors="replace")
         connection.execute("PRAGMA synchronous = EXTRA")
         return connection
 
@@ -275,10 +193,10 @@ class LedgerFile:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """SQLite's errors as `LedgerError`."""
+        """SQLite's errors as `LedgerError`. Its words about a damaged file need not be text."""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             # The low byte is the primary code; the rest says more about the same thing.
             code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
             reasons = {
@@ -295,216 +213,104 @@ class LedgerFile:
 
 
 class Transaction:
-    """The entries of a ledger, as `LedgerFile.transaction` opens them."""
+    """The entries of a ledger, as `LedgerFile.transaction` opens them. Numbers of entries begin with 1."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, path: Path, key: bytes, seen: Mapping[str, tuple[int, str]]
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, key: bytes, seen: End) -> None:
         self._connection = connection
         self._path = path
         self._key = key
         self._seen = seen
-        self.ends: dict[str, tuple[int, str]] = {}
-        """Of each chain that was found intact: how many entries it has, and the hash of the last one."""
+        self.end: End | None = None
+        """Of the chain, once it was found intact."""
 
-    def read(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
-        """All entries, in the order in which they were recorded."""
-        releases = self._rows("releases", "status")
-        changes = self._rows("changes")
-        try:
-            return tuple(map(_decode_release, releases)), tuple(map(_decode_change, changes))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise LedgerError(f"ledger {self._path}: an entry cannot be read ({error})") from error
+    def rows(self) -> list[tuple[str, str | None]]:
+        """Record and status of every entry, in the order in which they were recorded."""
+        return self._connection.execute("SELECT record, status FROM entries ORDER BY id").fetchall()
 
-    def _rows(self, chain: str, *further: str) -> sqlite3.Cursor:
-        """The fields of a chain, and further ones, in the order in which they were recorded."""
-        fields = ", ".join((*_CHAINS[chain], *further))
-        return self._connection.execute(f"SELECT {fields} FROM {chain} ORDER BY id")
-
-    def read_intact(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
-        """All entries, for a decision that rests on them: a broken chain is an error."""
-        problems = self.chain_problems()
-        if problems:
+    def require_intact(self) -> End:
+        """The end of the chain, for a decision that rests on it: a broken chain is an error."""
+        problems = self.problems()
+        if problems or self.end is None:
             raise LedgerError(
                 f"ledger {self._path}: the chain of records is broken ({problems[0]}), so what was spent is not known; "
                 "restore a copy, or start a new ledger and record the past releases in it"
             )
-        return self.read()
+        return self.end
 
     def damage(self) -> tuple[str, ...]:
         """What SQLite finds wrong with the file itself: one line per finding."""
         return tuple(str(row[0]) for row in self._connection.execute("PRAGMA integrity_check") if row[0] != "ok")
 
-    def chain_problems(self) -> tuple[str, ...]:
-        """What the chains say was edited or removed: one line per finding."""
-        problems: list[str] = []
-        ends: dict[str, tuple[int, str]] = {}
-        for chain, fields in _CHAINS.items():
-            previous, entries = "", 0
-            seen_entries, seen_hash = self._seen.get(chain, (0, ""))
-            for *values, stored in self._rows(chain, "hash"):
-                row = dict(zip(fields, values, strict=True))
-                if not _same_hash(stored, _entry_hash(self._key, chain, previous, row)):
-                    problems.append(f"{chain}: entry {row['id']} was edited, or an entry before it was removed")
-                previous, entries = str(stored), entries + 1
-                if entries == seen_entries and previous != seen_hash:
-                    problems.append(f"{chain}: entry {row['id']} is not the one that was there before")
-            if entries < seen_entries:
-                problems.append(
-                    f"{chain}: an older copy was put in its place ({entries} of {seen_entries} entries found)"
-                )
-            ends[chain] = (entries, previous)
-            head = self._connection.execute("SELECT entries, hash FROM heads WHERE chain = ?", (chain,)).fetchone()
-            if head is None or not _same_hash(head[1], _head_hash(self._key, chain, entries, previous)):
-                count = "an unknown number of" if head is None else head[0]
-                problems.append(f"{chain}: the end of the chain was edited ({entries} entries found, {count} recorded)")
-        if not problems:
-            self.ends.update(ends)
-        return tuple(problems)
+    def problems(self) -> tuple[str, ...]:
+        """What was edited or removed, by the chain, and what the file has or lacks beside it: one line per finding."""
+        found = self._foreign()
+        previous, number = "", 0
+        for place, record, stored in self._connection.execute("SELECT id, record, hash FROM entries ORDER BY id"):
+            number += 1
+            if place != number or not _same_hash(stored, _entry_hash(self._key, previous, str(record))):
+                found.append(f"entry {number} was edited, or an entry before it was removed")
+            previous = str(stored)
+            if number == self._seen.entries and previous != self._seen.hash:
+                found.append(f"entry {number} is not the one that was there before")
+        if number < self._seen.entries:
+            found.append(f"an older copy was put in its place ({number} of {self._seen.entries} entries found)")
+        heads, end = self._connection.execute("SELECT entries, hash FROM head").fetchall(), End(number, previous)
+        if len(heads) != 1 or not _same_hash(heads[0][1], _seal(self._key, end)):
+            count = heads[0][0] if len(heads) == 1 else "an unknown number of"
+            found.append(f"the end of the chain was edited ({number} entries found, {count} recorded)")
+        self.end = None if found else end
+        return tuple(found)
 
-    def append_release(self, entry: LedgerEntry) -> int:
-        """Record a release; its id, whatever the entry says."""
-        row = {field: getattr(entry, field) for field in _CHAINS["releases"] if field != "id"}
-        encoded = {"time": _encode_time(entry.time), "unit": entry.unit.value, "events": encode_events(entry.events)}
-        return self._append("releases", row | encoded, {"status": entry.status})
+    def _foreign(self) -> list[str]:
+        """Tables and triggers that a ledger does not have, or has and they are gone: a planted one may swallow an entry."""
+        true, stands = _schema(), _objects(self._connection)
+        return [f"{kind} {name} was added, removed or changed" for kind, name, _ in sorted(true ^ stands, key=repr)]
 
-    def append_change(
-        self,
-        time: datetime,
-        dataset: str,
-        field: str,
-        unit: PrivacyUnit | None,
-        *,
-        old: Budget | str | None,
-        new: Budget | str,
-        per: Period | None = None,
-        person: str | None = None,
-        reason: str | None = None,
-    ) -> int:
-        """Record that a field of a data set was set or replaced; the id of the entry."""
-        row = {
-            "time": _encode_time(time),
-            "dataset": dataset,
-            "field": field,
-            "unit": None if unit is None else unit.value,
-            "old": None if old is None else _encode_value(old),
-            "new": _encode_value(new, per),
-            "person": person,
-            "reason": reason,
-        }
-        return self._append("changes", row, {})
+    def append(self, record: str, status: str | None) -> int:
+        """Write a record at the end of the chain, seal the new end, and read both back; the number of the entry."""
+        end = self.end or self.require_intact()
+        new = End(end.entries + 1, _entry_hash(self._key, end.hash, record))
+        row, head = (new.entries, record, new.hash, status), (new.entries, _seal(self._key, new))
+        self._connection.execute("INSERT INTO entries (id, record, hash, status) VALUES (?, ?, ?, ?)", row)
+        self._connection.execute("UPDATE head SET entries = ?, hash = ?", head)
+        written = self._connection.execute("SELECT * FROM entries WHERE id = ?", (new.entries,)).fetchall()
+        if written != [row] or self._connection.execute("SELECT * FROM head").fetchall() != [head]:
+            raise LedgerError(f"ledger {self._path}: the entry cannot be read back, so nothing was recorded")
+        self.end = new
+        return new.entries
 
-    def set_status(self, release: int, status: str) -> None:
-        """Replace the status of a release, the one thing about it that may change."""
-        cursor = self._connection.execute("UPDATE releases SET status = ? WHERE id = ?", (status, release))
-        if cursor.rowcount != 1:
-            raise LedgerError(f"ledger {self._path}: there is no release {release}")
-
-    def _append(self, chain: str, row: dict[str, Any], unchained: dict[str, Any]) -> int:
-        """Insert the row at the end of its chain and seal the new end; the id of the row."""
-        (entries,) = self._connection.execute(f"SELECT count(*) FROM {chain}").fetchone()
-        last = self._connection.execute(f"SELECT hash FROM {chain} ORDER BY id DESC LIMIT 1").fetchone()
-        # Nothing is ever removed, so the ids are 1, 2, 3, ...
-        identity = int(entries) + 1
-        entry = _entry_hash(self._key, chain, last[0] if last else "", {"id": identity, **row})
-        columns = {"id": identity, **row, "hash": entry, **unchained}
-        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-        self._connection.execute(f"INSERT INTO {chain} ({names}) VALUES ({marks})", tuple(columns.values()))
-        self._connection.execute(
-            "UPDATE heads SET entries = ?, hash = ? WHERE chain = ?",
-            (identity, _head_hash(self._key, chain, identity, entry), chain),
-        )
-        self.ends[chain] = (identity, entry)
-        return identity
+    def set_status(self, entry: int, status: str) -> None:
+        """Replace the status of an entry, the one thing about it that may change."""
+        self._connection.execute("UPDATE entries SET status = ? WHERE id = ?", (status, entry))
 
 
-# -- rows and bytes -----------------------------------------------------------------------------------------------
+def _objects(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    return set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
 
 
-def _mac(key: bytes, record: list[Any]) -> str:
-    canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), default=repr)
-    return hmac.new(key, b"caribou ledger chain\0" + canonical.encode(), hashlib.sha256).hexdigest()
+@cache
+def _schema() -> set[tuple[str, str, str]]:
+    """What SQLite says of a file with this schema and nothing else."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        return _objects(connection)
 
 
-def _entry_hash(key: bytes, chain: str, previous: str, row: dict[str, Any]) -> str:
-    filled = {name: value for name, value in row.items() if value is not None or name not in _OPTIONAL_FIELDS[chain]}
-    return _mac(key, ["entry", chain, previous, filled])
+def _mac(key: bytes, *parts: str) -> str:
+    """Each part after its length, so that no part can be moved into its neighbour."""
+    coded = [part.encode() for part in parts]
+    framed = b"".join(len(part).to_bytes(8, "big") + part for part in coded)
+    return hmac.new(key, b"caribou ledger chain\0" + framed, hashlib.sha256).hexdigest()
 
 
-def _head_hash(key: bytes, chain: str, entries: int, last: str) -> str:
-    return _mac(key, ["head", chain, entries, last])
+def _entry_hash(key: bytes, previous: str, record: str) -> str:
+    return _mac(key, "entry", previous, record)
+
+
+def _seal(key: bytes, end: End) -> str:
+    return _mac(key, "head", str(end.entries), end.hash)
 
 
 def _same_hash(stored: Any, computed: str) -> bool:
     return isinstance(stored, str) and hmac.compare_digest(stored.encode(), computed.encode())
-
-
-def _plain(value: Any) -> int | float:
-    """NumPy's numbers as Python's; the events accept both."""
-    return int(value.__index__()) if hasattr(value, "__index__") else float(value)
-
-
-def encode_events(events: Sequence[Event]) -> str:
-    return json.dumps([event_to_dict(event) for event in events], sort_keys=True, allow_nan=False, default=_plain)
-
-
-def decode_events(text: str) -> tuple[Event, ...]:
-    return tuple(event_from_dict(record) for record in json.loads(text))
-
-
-def _encode_time(time: datetime) -> str:
-    return time.isoformat(timespec="microseconds")
-
-
-def _encode_value(value: Budget | str, per: Period | None = None) -> str:
-    if isinstance(value, Budget):
-        # repr, because JSON has no infinity and an infinite budget is a legal one
-        numbers = {"epsilon": repr(value.epsilon), "delta": repr(value.delta)}
-        return json.dumps(numbers if per is None else {**numbers, "per": per.value})
-    return json.dumps(value)
-
-
-def _decode_value(text: str, unit: PrivacyUnit | None) -> Budget | str:
-    value = json.loads(text)
-    if unit is None:
-        return str(value)
-    return Budget(float(value["epsilon"]), float(value["delta"]), unit)
-
-
-def _decode_release(row: tuple[Any, ...]) -> LedgerEntry:
-    identity, time, dataset, unit, events, description, certificate_id, delta, epsilon_total, *words, status = row
-    return LedgerEntry(
-        identity,
-        datetime.fromisoformat(time),
-        dataset,
-        PrivacyUnit.parse(unit),
-        decode_events(events),
-        description,
-        certificate_id,
-        float(delta),
-        float(epsilon_total),
-        status,
-        *words,
-    )
-
-
-def _decode_change(row: tuple[Any, ...]) -> Change:
-    identity, time, dataset, field, word, old, new, person, reason = row
-    unit = None if word is None else PrivacyUnit.parse(word)
-    return Change(
-        identity,
-        datetime.fromisoformat(time),
-        dataset,
-        field,
-        unit,
-        None if old is None else _decode_value(old, unit),
-        _decode_value(new, unit),
-        None if unit is None else _decode_per(new),
-        person,
-        reason,
-    )
-
-
-def _decode_per(text: str) -> Period | None:
-    word = json.loads(text).get("per")
-    return None if word is None else Period.parse(word)
