@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from caribou.errors import InputError
-from reproduction.tuned import TunedSettings, read_settings, write_settings
+from reproduction.tuned import FILE, TunedSettings, read_settings, write_settings
 
 if TYPE_CHECKING:
     from caribou.model.tuning import Space
@@ -69,15 +69,14 @@ def choose(
     Example: python -m reproduction.choose gap-edp mlp --dataset cora --epsilon 4 --seeds 2
     """
     from caribou.datasets import load
-    from caribou.experiments.reproduction import require
     from caribou.methods import resolve
     from caribou.metrics import SELECTING, metric_name
     from caribou.models.encoder import kept_encoders
     from reproduction.search import held_out, read_spaces
 
-    spaces = require().spaces if spaces is None else spaces
-    trials = require().trials if trials is None else trials
-    settings = require().settings if settings is None else settings
+    spaces = FILE.parent / "spaces" if spaces is None else spaces
+    trials = FILE.parent / "trials" if trials is None else trials
+    settings = FILE if settings is None else settings
     metric = metric_name(metric, SELECTING)
     known = read_spaces(spaces)
     methods = [resolve(name, unit) for name in methods or known]

@@ -23,8 +23,8 @@ import numpy as np
 
 from caribou import __version__
 from caribou.errors import CaribouError, InputError
-from caribou.experiments import journal
 from caribou.experiments.grid import read_toml
+from caribou.experiments.records import append_line, archive_of, read_lines
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import fit, method_info
@@ -33,6 +33,7 @@ from caribou.model.tuning import Space, combinations
 from caribou.privacy.budget import Budget
 from caribou.privacy.documents import json_number
 from caribou.randomness import Streams
+from reproduction.pack import read_archive
 from reproduction.tuned import TunedSettings
 
 SETTINGS = "settings"
@@ -211,21 +212,21 @@ def complete_trials(study: Study, space: Space, done: Iterable[Trial]) -> list[T
 # -- files of trials -----------------------------------------------------------------------------------------------
 
 
-def read_trials(file: str | os.PathLike[str]) -> list[Trial]:
+def read_trials(file: Path) -> list[Trial]:
     """All trials of a journal, archived and live; none if there is none.
 
     ``file``: the live one, ``<data set>.jsonl``. A line that a killed search cut off is left out: its trial is run again.
     """
-    entries = journal.read_archive(journal.archive_of(file))
-    for line in journal.read_lines(file):
+    entries = read_archive(archive_of(file))
+    for line in read_lines(file):
         with contextlib.suppress(json.JSONDecodeError):
             entries.append(json.loads(line))
     return [Trial(**(entry | {"epsilon": float(entry["epsilon"])})) for entry in entries]
 
 
-def append_trial(file: str | os.PathLike[str], trial: Trial) -> None:
+def append_trial(file: Path, trial: Trial) -> None:
     """Add a trial; it is on the disk when this returns."""
-    journal.append_line(file, trial.to_json())
+    append_line(file, trial.to_json())
 
 
 # -- best settings -------------------------------------------------------------------------------------------------------

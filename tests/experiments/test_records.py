@@ -11,7 +11,20 @@ from pathlib import Path
 
 from reproduction.pack import pack
 
-from caribou.experiments.records import FAILED, OK, Record, append, latest, read, read_all, result_file
+from caribou.experiments.records import (
+    FAILED,
+    OK,
+    Record,
+    append,
+    append_line,
+    archive_of,
+    latest,
+    read,
+    read_all,
+    read_archive,
+    read_lines,
+    result_file,
+)
 
 
 def record(seed: int, status: str = OK, value: float = 0.5) -> Record:
@@ -24,6 +37,17 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     assert read(tmp_path, "table") == ([record(0), record(1), record(2)], [])
     assert read_all(tmp_path) == ({"table": [record(0), record(1), record(2)]}, [])
     assert read(tmp_path, "nothing") == ([], [])
+
+
+def test_what_is_left_of_a_last_line_stays_a_line_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "table.jsonl"
+    assert (read_lines(file), read_archive(archive_of(file))) == ([], [])
+    append_line(file, '{"a": 1}')
+    with open(file, "ab") as stream:
+        stream.write(b'{"half')
+    append_line(file, '{"a": 2}')
+    append_line(file, '{"a": 3}')
+    assert read_lines(file) == [b'{"a": 1}', b'{"half', b'{"a": 2}', b'{"a": 3}', b""]
 
 
 def test_packed_records_are_read_with_live_ones_of_which_the_live_count(tmp_path: Path) -> None:

@@ -39,9 +39,8 @@ def test_ours_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.chdir(here)
         found = reproduction.require()
         assert found.folder == ROOT / "reproduction"
-        for path in (found.experiments, found.spaces, found.trials, found.results):
-            assert path.is_dir()
-        assert found.settings.is_file()
+        assert found.experiments.is_dir()
+        assert found.results.is_dir()
 
 
 def test_names_and_paths_of_experiments(elsewhere: Path) -> None:

@@ -11,11 +11,10 @@ from typing import Any
 import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reproduction.pack import pack, pack_folders, write_archive
+from reproduction.pack import pack, pack_folders, read_archive, write_archive
 from reproduction.search import read_trials
 
-from caribou.experiments.journal import ARCHIVE, LINES, append_line, archive_of, read_archive
-from caribou.experiments.records import read_all
+from caribou.experiments.records import ARCHIVE, LINES, append_line, archive_of, read_all
 
 PAPER = Path(__file__).parents[2] / "reproduction"
 VALUES = st.recursive(

@@ -51,9 +51,8 @@ def run(given: RunOptions) -> None:
 
     Example: caribou run edge-accuracy --scale smoke --out my-results
     """
-    from caribou.experiments import journal
     from caribou.experiments.grid import filtered, read_experiment
-    from caribou.experiments.records import result_file
+    from caribou.experiments.records import archive_of, result_file
     from caribou.experiments.reproduction import experiment_file, find
 
     if given.listing:
@@ -75,11 +74,12 @@ def run(given: RunOptions) -> None:
         paper = find()
         ours = paper is not None and file.resolve().is_relative_to(paper.experiments.resolve())
         out = paper.results if paper is not None and ours else Path("results")
-    if journal.exists(result_file(out, experiment.name)) and not given.resume:
+    live = result_file(out, experiment.name)
+    archive = archive_of(live)
+    if (live.exists() or archive.exists()) and not given.resume:
         raise InputError(f"out must have no records of {experiment.name} yet, or give --resume, got {str(out)!r}")
     failed = measure_missing(experiment, cells, out, jobs=given.jobs, data_dir=given.data_dir)
-    live = result_file(out, experiment.name)
-    typer.echo(f"records: {live if live.exists() else journal.archive_of(live)}; caribou report {out} --out report")
+    typer.echo(f"records: {live if live.exists() else archive}; caribou report {out} --out report")
     if failed:
         raise typer.Exit(EXIT_CELLS_FAILED)
 

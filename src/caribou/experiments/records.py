@@ -1,7 +1,7 @@
-"""Results: one record per measured cell, in a journal per experiment. A report reads records and nothing else.
+"""Results: one record per measured cell, in a file per experiment. A report reads records and nothing else.
 
-    results/<experiment>.jsonl      live: appended while an experiment runs
-    results/<experiment>.parquet    archive: what was packed (`caribou.experiments.journal`)
+    results/<experiment>.jsonl      live: a line per record, appended while an experiment runs
+    results/<experiment>.parquet    archive: what the paper's evaluation packed (``reproduction/pack.py``)
 
 A live record is a line that is written whole and flushed to the disk, so that a process that is killed loses at most the cell it
 was working on. A line that cannot be read, cut off or edited, is reported and skipped; it is never removed. Archived records come
@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from caribou.errors import InputError
-from caribou.experiments import journal
+from caribou.experiments import reproduction
 
 OK, FAILED = "ok", "failed"
+LINES, ARCHIVE = ".jsonl", ".parquet"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,36 @@ def result_file(folder: str | os.PathLike[str], experiment: str) -> Path:
     """Where the live records of an experiment are."""
     if experiment != Path(experiment).name or experiment.startswith("."):
         raise InputError(f"experiment must be a plain name, got {experiment!r}")
-    return Path(folder) / f"{experiment}{journal.LINES}"
+    return Path(folder) / f"{experiment}{LINES}"
+
+
+def archive_of(file: Path) -> Path:
+    """The archive that belongs to a file of lines."""
+    return file.with_suffix(ARCHIVE)
+
+
+def append_line(file: Path, line: str) -> None:
+    """Add a line with one system call; it is on the disk when this returns. Several processes may do so at once.
+
+    What a killed process left of a last line stays as a line of its own. Raises OSError.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "ab+", buffering=0) as stream:
+        if stream.seek(0, os.SEEK_END):
+            stream.seek(-1, os.SEEK_END)
+            line = line if stream.read(1) == b"\n" else f"\n{line}"
+        stream.write(f"{line}\n".encode())
+        os.fsync(stream.fileno())
+
+
+def read_lines(file: Path) -> list[bytes]:
+    """The lines, the last of which may be cut off and is empty otherwise; none if there is no file. Raises OSError."""
+    return file.read_bytes().split(b"\n") if file.exists() else []
+
+
+def read_archive(file: Path) -> list[dict[str, Any]]:
+    """The objects of an archive, in their order; none if there is no file. Only the paper's evaluation has archives."""
+    return list(reproduction.require().module("pack").read_archive(file)) if file.exists() else []
 
 
 def append(folder: str | os.PathLike[str], record: Record) -> None:
@@ -87,7 +117,7 @@ def append(folder: str | os.PathLike[str], record: Record) -> None:
     file = result_file(folder, record.experiment)
     line = json.dumps(asdict(record), allow_nan=False)
     try:
-        journal.append_line(file, line)
+        append_line(file, line)
     except OSError as error:
         raise InputError(f"out must be a folder that can be written, got {str(file)!r}: {error.strerror}") from error
 
@@ -95,14 +125,14 @@ def append(folder: str | os.PathLike[str], record: Record) -> None:
 def read(folder: str | os.PathLike[str], experiment: str) -> tuple[list[Record], list[Problem]]:
     """The records of one experiment, archived and then live, and what could not be read; nothing if there is no file."""
     file = result_file(folder, experiment)
-    archive = journal.archive_of(file)
+    archive = archive_of(file)
     try:
-        lines = journal.read_lines(file)
+        lines = read_lines(file)
     except OSError as error:
         raise InputError(f"results must be files that can be read, got {str(file)!r}: {error.strerror}") from error
     records, problems = [], []
     entries: list[tuple[Path, int, bytes | dict[str, Any]]] = [
-        *((archive, number, entry) for number, entry in enumerate(journal.read_archive(archive), start=1)),
+        *((archive, number, entry) for number, entry in enumerate(read_archive(archive), start=1)),
         *((file, number, line) for number, line in enumerate(lines, start=1) if line.strip()),
     ]
     for source, number, entry in entries:
@@ -122,7 +152,7 @@ def read_all(folder: str | os.PathLike[str]) -> tuple[dict[str, list[Record]], l
     base = Path(folder)
     if not base.is_dir():
         raise InputError(f"results must be a folder, got {str(folder)!r}")
-    files = [path for ending in (journal.LINES, journal.ARCHIVE) for path in base.glob(f"[!.]*{ending}")]
+    files = [path for ending in (LINES, ARCHIVE) for path in base.glob(f"[!.]*{ending}")]
     records: dict[str, list[Record]] = {}
     problems: list[Problem] = []
     for name in sorted({path.stem for path in files}):
@@ -130,7 +160,7 @@ def read_all(folder: str | os.PathLike[str]) -> tuple[dict[str, list[Record]], l
             records[name], found = read(base, name)
             problems += found
         except InputError as error:
-            problems.append(Problem(f"{name}{journal.ARCHIVE}", 0, str(error)))
+            problems.append(Problem(f"{name}{ARCHIVE}", 0, str(error)))
     return records, problems
 
 

@@ -33,21 +33,6 @@ class Reproduction:
         return self.folder / "experiments"
 
     @property
-    def settings(self) -> Path:
-        """The settings that the hyper-parameter search found."""
-        return self.experiments / "settings.toml"
-
-    @property
-    def spaces(self) -> Path:
-        """The search spaces, one TOML file per method."""
-        return self.experiments / "spaces"
-
-    @property
-    def trials(self) -> Path:
-        """The trials of the hyper-parameter search, one file per data set."""
-        return self.experiments / "trials"
-
-    @property
     def results(self) -> Path:
         """The records, one file per experiment."""
         return self.folder / "results"
@@ -75,19 +60,13 @@ def find() -> Reproduction | None:
     return None
 
 
-def require() -> Reproduction:
-    """The same, or an error that says where was looked."""
-    found = find()
-    if found is None:
-        raise InputError(absent())
-    return found
-
-
-def absent() -> str:
-    """What to say where the folder is not found."""
+def require(refusal: str = "") -> Reproduction:
+    """The same, or an error that says where was looked. ``refusal``: how it begins."""
+    if (found := find()) is not None:
+        return found
     here, package = _starts()
-    return (
-        f"the paper's evaluation comes with the source tree, not with the package: no folder {NAME}/ was found from "
+    raise InputError(
+        f"{refusal}the paper's evaluation comes with the source tree, not with the package: no folder {NAME}/ was found from "
         f"{str(here)!r} upward or from {str(package)!r} upward; run this inside the source tree, or give the path"
     )
 
@@ -98,9 +77,7 @@ def experiment_file(given: str | os.PathLike[str]) -> Path:
     if path.is_file():
         return path
     refusal = f"file must be an experiment, got {os.fspath(given)!r}, which is no file"
-    found = find()
-    if found is None:
-        raise InputError(f"{refusal}; {absent()}")
+    found = require(f"{refusal}; ")
     named = found.experiments / f"{path.name.removesuffix('.toml')}.toml"
     if named.is_file():
         return named
