@@ -63,7 +63,6 @@ samples: setup
 pictures: setup
 	$(BIN)/python scripts/degree_curves.py
 	PYTHONPATH=. $(BIN)/python scripts/site_pictures.py
-	PYTHONPATH=. $(BIN)/python scripts/prior_picture.py
 
 result-pages: setup
 	$(BIN)/python -m reproduction.pages

@@ -50,12 +50,6 @@ def choose(
             help="What is best: accuracy, balanced_accuracy, macro_f1, f1, roc_auc or ap (average precision)."
         ),
     ] = "accuracy",
-    no_fits: Annotated[
-        bool,
-        typer.Option(
-            "--no-fits", help="Run no trial: use those that are there, and write the defaults where some are missing."
-        ),
-    ] = False,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
     ] = None,
@@ -93,11 +87,8 @@ def choose(
         with kept_encoders():
             for study in _studies(methods, name, epsilon or [4.0], seeds, metric):
                 file = trials / trials_name(name)
-                if no_fits:
-                    best = _known(study, known[study.method], file)
-                else:
-                    best = _search(study, known[study.method], data, file)
-                    typer.echo(_line(best))
+                best = _search(study, known[study.method], data, file)
+                typer.echo(_line(best))
                 entries[best.key] = best
                 write_settings(settings, entries.values())
         data.cache_clear()
@@ -130,14 +121,6 @@ def _search(study: Study, space: Space, data: Callable[[str, int], HeldOut], fil
 
     done = read_trials(file)
     return best_settings(study, run_trials(study, space, data, done, functools.partial(append_trial, file)))
-
-
-def _known(study: Study, space: Space, file: Path) -> TunedSettings:
-    """The best of the trials that are there; the defaults, as not searched, where some are missing."""
-    from reproduction.search import best_settings, complete_trials, read_trials
-
-    made = complete_trials(study, space, read_trials(file))
-    return TunedSettings(study.method, study.dataset, study.epsilon) if made is None else best_settings(study, made)
 
 
 def _line(best: TunedSettings) -> str:

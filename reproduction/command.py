@@ -18,8 +18,7 @@ from caribou.errors import InputError
 if TYPE_CHECKING:
     from caribou.experiments.grid import Experiment
     from caribou.experiments.report.blocks import Table
-    from caribou.experiments.report.items import Item
-    from caribou.experiments.report.page import Section
+    from caribou.experiments.report.page import Item, Section
     from caribou.experiments.reproduction import Reproduction
 
 ALL = "all"

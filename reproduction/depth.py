@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from caribou.experiments.records import Record
 from caribou.experiments.report.blocks import NOT_RUN, Block, Entry, Table
-from caribou.experiments.report.items import ByExperiment
+from caribou.experiments.report.page import ByExperiment
 from caribou.experiments.report.summary import Mean, axis, grouped, mean_of, seed_words, value_of
 from reproduction import paper
 from reproduction.figures import Boxes, boxes, number

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from caribou.experiments.report.blocks import NOT_RUN, Block, Entry, Table
 from caribou.experiments.report.figures import curves
-from caribou.experiments.report.items import ByExperiment
+from caribou.experiments.report.page import ByExperiment
 from caribou.experiments.report.summary import Mean
 from reproduction import paper
 from reproduction.comparison import Scores, rivals, scores_of, stars

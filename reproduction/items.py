@@ -13,7 +13,7 @@ from typing import Any
 from caribou.experiments.records import Record
 from caribou.experiments.report.blocks import NOT_RUN, PAPER, Block, Entry, Figure, Table, marked
 from caribou.experiments.report.figures import curves
-from caribou.experiments.report.items import ByExperiment, Item
+from caribou.experiments.report.page import ByExperiment, Item
 from caribou.experiments.report.scores import (
     ACCURACY,
     epsilon_curves,

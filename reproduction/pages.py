@@ -14,8 +14,7 @@ from pathlib import Path
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import Record, read_all
 from caribou.experiments.report.blocks import NOT_RUN, Entry, Table
-from caribou.experiments.report.items import of_cells
-from caribou.experiments.report.page import sections
+from caribou.experiments.report.page import of_cells, sections
 from caribou.experiments.report.summary import mean_of, successes
 from reproduction import clean_convolution, paper
 from reproduction.attacks import audit_tables

@@ -202,13 +202,6 @@ def run_trials(
     return trials
 
 
-def complete_trials(study: Study, space: Space, done: Iterable[Trial]) -> list[Trial] | None:
-    """The trials of a study if all of them are in ``done``, else None. Nothing is fitted."""
-    known = {trial.key: trial for trial in done}
-    keys = [_planned(study, s, seed).key for seed in study.seeds for s in settings_of(study.method, space)]
-    return [known[key] for key in keys] if all(key in known for key in keys) else None
-
-
 # -- files of trials -----------------------------------------------------------------------------------------------
 
 

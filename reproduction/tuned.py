@@ -1,7 +1,6 @@
 """Tuned settings: what a search found for a method, a data set and an epsilon, as a file under version control.
 
-A table can then be computed again without another search. An entry with ``tried = 0`` says that nothing was searched and that the
-defaults are used.
+A table can then be computed again without another search. What has no entry was not searched and has the defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from reproduction import authors
 FILE = Path(__file__).resolve().parent / "experiments" / "settings.toml"
 _HEADER = """\
 # Settings that a hyper-parameter search found on validation nodes of public data: one entry per method, data set and epsilon.
-# Settings that an entry does not name have their defaults. Written by `python -m reproduction.choose`. tried = 0: not searched.
+# Settings that an entry does not name have their defaults. Written by `python -m reproduction.choose`.
 """
 
 
@@ -32,7 +31,7 @@ class TunedSettings:
     """One entry. ``settings``: the best ones of the search. ``tried``: how many settings were compared.
 
     ``validation_accuracy``: mean over the seeds of the ``metric`` on validation nodes that no fit had seen; ``default_accuracy``:
-    the same for the defaults. Both are None where nobody searched.
+    the same for the defaults. ``tried`` is 0, and both are None, where nobody searched.
     """
 
     method: str
@@ -71,11 +70,11 @@ def settings_of(cell: Mapping[str, Any], epsilon: float) -> TunedSettings:
 def nearest_settings(method: str, dataset: str, epsilon: float, file: Path = FILE) -> TunedSettings:
     """The searched entry of the nearest epsilon (by ratio; the smaller of two) for this method and data set.
 
-    A method that spends nothing has one entry, at infinity, for every epsilon. Where nothing was searched: an entry with
-    ``tried`` = 0, the defaults.
+    A method that spends nothing has one entry, at infinity, for every epsilon. Where nothing was searched: the defaults, with
+    ``tried`` = 0.
     """
     asked = math.inf if method_info(method).data_independent else epsilon
-    searched = [e for e in read_settings(file) if (e.method, e.dataset) == (method, dataset) and e.tried]
+    searched = [e for e in read_settings(file) if (e.method, e.dataset) == (method, dataset)]
     if not searched:
         return TunedSettings(method, dataset, asked)
     return min(searched, key=lambda e: (_distance(e.epsilon, asked), e.epsilon))

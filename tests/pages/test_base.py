@@ -42,15 +42,15 @@ def test_text_of_a_user_is_no_markup(template: str) -> None:
 
 
 def test_a_page_is_written_whole_to_a_file_of_its_kind(tmp_path: Path) -> None:
-    base.write_page(tmp_path / "a.html", "ä")
+    base.write_page(tmp_path / "a.html", lambda: "ä")
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == "ä"
     with pytest.raises(InputError, match=r"html must be a file that ends in \.html, got 'plan\.txt'"):
-        base.write_page("plan.txt", "")
+        base.write_page("plan.txt", pytest.fail)
     with pytest.raises(InputError, match="html must be in a folder that exists"):
-        base.write_page(tmp_path / "a.html" / "b.html", "")
+        base.write_page(tmp_path / "a.html" / "b.html", pytest.fail)
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(InputError, match="html must be a file that can be written"):
-        base.write_page(tmp_path / "folder.html", "")
+        base.write_page(tmp_path / "folder.html", str)
 
 
 @pytest.mark.parametrize("letter", ["\u202e", "\u200b", "\n", "\x00", "\u2066"])

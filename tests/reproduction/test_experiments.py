@@ -40,13 +40,10 @@ def test_the_stored_entries_are_settings_of_their_methods() -> None:
         info = METHODS[entry.method]
         info.create(**entry.settings)
         assert (info.private and not info.data_independent) == (entry.epsilon < math.inf), entry
-        if entry.tried:
-            assert entry.tried == 8
-            assert entry.seeds
-            assert entry.version
-            assert entry.default_accuracy is None or entry.default_accuracy <= entry.validation_accuracy
-        else:
-            assert entry.settings == {}
+        assert entry.tried == 8
+        assert entry.seeds
+        assert entry.version
+        assert entry.default_accuracy is None or entry.default_accuracy <= entry.validation_accuracy
 
 
 def test_every_method_has_a_declared_space_of_the_same_size_with_its_defaults() -> None:

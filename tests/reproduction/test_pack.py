@@ -25,7 +25,7 @@ VALUES = st.recursive(
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.lists(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), max_size=5))
 def test_what_comes_out_of_an_archive_is_what_went_in(objects: list[dict[str, Any]]) -> None:
     def exactly(entry: object) -> str:  # 1, 1.0 and True are equal and not the same

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -100,11 +98,11 @@ def _write_page(given: CertificateOptions, path: Path, data: bytes, found: Certi
     release = replace(
         known_release(given.run, found, given.ledger),
         signature=NOT_CHECKED if key is None else signature_of(given.run, data, signature_path(path), key),
-        audit=None if audit is None else audit_figures(_audit_document(audit / "audit.json")),
+        audit=None if audit is None else audit_figures(audit),
         purpose=given.purpose,
         owner=given.owner,
     )
-    write_page(html, release_page(release))
+    write_page(html, lambda: release_page(release))
     typer.echo(f"{html}: {found.status}, {'verified' if release.is_trusted else 'NOT VERIFIED'}")
     if not release.is_trusted:
         raise typer.Exit(EXIT_CLAIM_FAILS)
@@ -119,10 +117,3 @@ def write_release_page(folder: Path, ledger: Path | None) -> None:
         atomic_write(folder / PAGE, release_page(known_release(folder, found, ledger)))
     except (OSError, CaribouError) as error:
         typer.echo(f"warning: no release page: {error}; caribou certificate {folder} --html FILE writes one", err=True)
-
-
-def _audit_document(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"audit must be a JSON file that can be read (--audit), got {str(path)!r}: {error}") from error

@@ -12,15 +12,17 @@ from caribou.cli.output import print_facts, print_json
 from caribou.errors import MissingExtra, needs_training
 
 PACKAGES = (
-    "caribou-gnn",
-    "torch",
-    "torch_geometric",
-    "numpy",
-    "scipy",
-    "dp-accounting",
-    "cryptography",
-    "pandas",
-    "pyarrow",
+    *(
+        "caribou-gnn",
+        "torch",
+        "torch_geometric",
+        "numpy",
+        "scipy",
+        "dp-accounting",
+        "cryptography",
+        "pandas",
+        "pyarrow",
+    ),
     "matplotlib",
 )
 

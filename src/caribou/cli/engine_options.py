@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from caribou.cli.command import option, record
-from caribou.cli.options import GraphOptions, GraphSource, parse_classes
+from caribou.cli.options import FileOptions, GraphOptions, GraphSource, parse_classes
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from caribou.engines.training_tables import TrainingTables
     from caribou.graph import Graph
+    from caribou.model.estimator import Model
     from caribou.privacy.budget import PrivacyUnit
     from caribou.tables.rules import ColumnRules
     from caribou.tables.sources import Source
@@ -75,6 +76,24 @@ def graph_of(
     if not engine.is_given:
         return GraphSource(graph, name, prior)
     return EngineSource(graph, name, prior, engine, work, method)
+
+
+@contextmanager
+def graph_like(
+    model: Model,
+    engine: EngineOptions,
+    files: FileOptions,
+    name: str | None,
+    prior: Path | None,
+    out: Path,
+    *,
+    own_classes: bool = False,
+) -> Iterator[Graph]:
+    """Another graph than a model's own, read by its column rules; with a prior, or if asked for, with its classes."""
+    with graph_of(engine, GraphOptions(files=files), name, prior, out.absolute().parent, model.method) as source:
+        source.check()
+        classes = model.classes if own_classes or prior is not None else None
+        yield source.load(otherwise=classes, unit=model.budget.unit, saved=model.column_rules)
 
 
 @dataclass

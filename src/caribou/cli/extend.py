@@ -9,8 +9,8 @@ import typer
 
 from caribou.cli.certificate import write_release_page
 from caribou.cli.command import argument, command, option, record, switch
-from caribou.cli.engine_options import EngineOptions, graph_of
-from caribou.cli.options import NAME, PAGE, PRIOR, SPEND, EntryOptions, FileOptions, GraphOptions, require_takes_prior
+from caribou.cli.engine_options import EngineOptions, graph_like
+from caribou.cli.options import NAME, PAGE, PRIOR, SPEND, EntryOptions, FileOptions, require_takes_prior
 from caribou.cli.spool import save_or_spool
 from caribou.cli.train import flagging, metric_rows
 
@@ -54,12 +54,7 @@ def extend(given: ExtendOptions) -> None:
     check_target(out)
     model = load(given.run)
     require_takes_prior(model.method, model.takes_prior, prior)
-    graph, work = GraphOptions(files=given.files), out.absolute().parent
-    with graph_of(given.engine, graph, None, prior, work, model.method) as source:
-        source.check()
-        data = source.load(
-            otherwise=None if prior is None else model.classes, unit=model.budget.unit, saved=model.column_rules
-        )
+    with graph_like(model, given.engine, given.files, None, prior, out) as data:
         later = model.extend(
             data,
             ledger=given.ledger.noted(),

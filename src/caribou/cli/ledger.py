@@ -65,7 +65,7 @@ def show(given: ShowOptions) -> None:
             raise InputError("html must not go with --json: give one of them")
         if dataset is not None:
             opened.history(dataset)  # a name that is not known is an error
-        write_page(given.html, ledger_page(opened, dataset))
+        write_page(given.html, lambda: ledger_page(opened, dataset))
         typer.echo(f"wrote {given.html}: for the curator, not for publication", err=True)
     problems = opened.check()
     # A total that was computed from edited records would be believed: a broken chain shows the finding and nothing else.

@@ -10,7 +10,7 @@ from caribou.cli.command import as_json, command, option, record
 from caribou.cli.options import DELTA, LayerOptions
 from caribou.cli.output import print_json, print_line, print_table
 from caribou.errors import InputError
-from caribou.pages.planner import DEFAULT_HOPS
+from caribou.pages.planner import DEFAULT_HOPS, planned_budget
 from caribou.pages.planner import plan as make_plan
 from caribou.privacy.accounting import PAPER_RDP_ORDER
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -58,7 +58,8 @@ def plan(given: PlanOptions) -> None:
     Example: caribou plan --unit edge --epsilon 4 --delta 1e-5 --hops 1,4,16,64 --contraction 0.9 --degree-floor 10
     """
     if given.months is not None and given.html is None:
-        _months(_budget(given), given.months, given.first_share, given.as_json)
+        budget = planned_budget(given.epsilon, given.delta, given.unit, given.attack_rate, given.at_fpr)
+        _months(budget, given.months, given.first_share, given.as_json)
         return
     plan = make_plan(
         given.epsilon,
@@ -96,14 +97,6 @@ def plan(given: PlanOptions) -> None:
         print_line(f"saved {given.html}")
 
 
-def _budget(given: PlanOptions) -> Budget:
-    if given.attack_rate is None:
-        return Budget(4.0 if given.epsilon is None else given.epsilon, given.delta, given.unit)
-    if given.epsilon is not None:
-        raise InputError(f"attack_rate must not go with --epsilon, which follows from it, got {given.attack_rate!r}")
-    return Budget.for_risk(given.attack_rate, given.at_fpr, delta=given.delta, unit=given.unit, gaussian=True)
-
-
 def _months(budget: Budget, months: int, first_share: float, as_json: bool) -> None:
     """The table of `caribou.privacy.months`."""
     from caribou.privacy.months import monthly_plans
@@ -125,13 +118,9 @@ def _months(budget: Budget, months: int, first_share: float, as_json: bool) -> N
 
 def parse_hops(text: str) -> list[int]:
     """``1,2,4`` as numbers; anything else is an error that shows the text."""
-    try:
-        hops = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"hops must be whole numbers >= 1 separated by commas, got {text!r}") from None
-    if not all(K >= 1 for K in hops):
+    if not all(part.strip().isdecimal() and int(part) >= 1 for part in text.split(",")):
         raise InputError(f"hops must be whole numbers >= 1 separated by commas, got {text!r}")
-    return sorted(set(hops))
+    return [int(part) for part in text.split(",")]
 
 
 def _layer_words(sensitivity: Sensitivity) -> str:

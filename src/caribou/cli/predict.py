@@ -11,11 +11,11 @@ import typer
 
 from caribou._validate import unit_interval
 from caribou.cli.command import argument, command, option, record, switch
-from caribou.cli.engine_options import NO_ENGINE, EngineOptions, graph_of
-from caribou.cli.options import NAME, PRIOR, FileOptions, GraphOptions, LedgerOptions, require_takes_prior
+from caribou.cli.engine_options import NO_ENGINE, EngineOptions, graph_like
+from caribou.cli.options import NAME, PRIOR, FileOptions, LedgerOptions, require_takes_prior
 from caribou.cli.output import TABLES, check_table, write_pieces, write_whole
-from caribou.cli.spool import spool_folders
-from caribou.errors import InputError, RunError
+from caribou.cli.spool import first_written
+from caribou.errors import InputError
 from caribou.privacy.budget import Budget, PrivacyUnit
 
 if TYPE_CHECKING:
@@ -45,15 +45,10 @@ class OtherGraphOptions:
     def loaded(
         self, model: Model, out: Path, engine: EngineOptions = NO_ENGINE, prior: Path | None = None
     ) -> Iterator[Graph]:
-        """It, read as the model's own was: its column rules, and at node level, or with a prior, its classes."""
-        graph, own = GraphOptions(files=self.files), model.budget.unit is PrivacyUnit.NODE
-        with graph_of(engine, graph, self.name, prior, out.absolute().parent, model.method) as source:
-            source.check()
-            yield source.load(
-                otherwise=model.classes if own or prior is not None else None,
-                unit=model.budget.unit,
-                saved=model.column_rules,
-            )
+        """It, read as the model's own was; at node level its classes are those of the model."""
+        own = model.budget.unit is PrivacyUnit.NODE
+        with graph_like(model, engine, self.files, self.name, prior, out, own_classes=own) as data:
+            yield data
 
     def refuse_flags(self, *others: bool) -> None:
         """Flags about another graph, and ``others``, say nothing where none is named."""
@@ -237,18 +232,10 @@ def _spool(run: Path, model: Model, data: Graph, out: Path) -> None:
     from caribou.model.state import PREDICTIONS, add_release, graph_fingerprint
 
     fingerprint = graph_fingerprint(data)
-    for place in spool_folders(out):
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            where = add_release(model.state.releases[fingerprint], fingerprint, place)
-        except (OSError, RunError):
-            continue
-        typer.echo(
-            f"warning: the release is kept in {where}: move it to {run / PREDICTIONS}, or this graph costs again",
-            err=True,
-        )
-        return
-    typer.echo(f"warning: what is written to {out} is all that is left of this release", err=True)
+    where = first_written(out, lambda place: add_release(model.state.releases[fingerprint], fingerprint, place))
+    words = f"the release is kept in {where}: move it to {run / PREDICTIONS}, or this graph costs again"
+    lost = f"what is written to {out} is all that is left of this release"
+    typer.echo(f"warning: {lost if where is None else words}", err=True)
 
 
 def _threshold_of(model: Model, given: float | None, positive: str | None) -> Threshold | None:

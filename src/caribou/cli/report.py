@@ -46,10 +46,10 @@ def report(given: ReportOptions) -> None:
     from caribou.experiments.records import read_all
     from caribou.experiments.report.page import sections, write_report
     from caribou.experiments.report.summary import successes
-    from caribou.experiments.reproduction import find, results_folder
+    from caribou.experiments.reproduction import find, require
     from caribou.metrics import metric_name
 
-    results, scale, metric = results_folder(given.results), given.scale, given.metric
+    results, scale, metric = given.results or require().results, given.scale, given.metric
     records, problems = read_all(results)
     if not any(records.values()):
         raise InputError(f"results must be a folder with records of caribou run, got {str(results)!r} with none")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,14 +49,21 @@ def save_or_spool(model: Model, out: Path, *, ids: bool = True) -> None:
 
 def spooled(model: Model, out: Path, ids: bool) -> Path | None:
     """Keep a run until it, or a table of it at ``out``, is in its place; None if no folder can be written."""
-    for place in spool_folders(out):
+
+    def save(place: Path) -> Path:
         target = place / f".caribou-run-{model.certificate.certificate_id}"
-        try:
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            model.save(target, ids=ids)
-        except (OSError, RunError):
-            continue
+        model.save(target, ids=ids)
         return target
+
+    return first_written(out, save)
+
+
+def first_written(out: Path, write: Callable[[Path], Path]) -> Path | None:
+    """What ``write`` wrote into the first folder that takes it; None if none does."""
+    for place in spool_folders(out):
+        with contextlib.suppress(OSError, RunError):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return write(place)
     return None
 
 

@@ -84,14 +84,5 @@ def experiment_file(given: str | os.PathLike[str]) -> Path:
     raise InputError(f"{refusal} and no name of an experiment in {found.experiments} (caribou run --list)")
 
 
-def results_folder(given: str | os.PathLike[str] | None) -> Path:
-    """A folder of records: as given, or that of the paper's evaluation where nothing is given."""
-    if given is None:
-        return require().results
-    if Path(given).is_dir():
-        return Path(given)
-    raise InputError(f"results must be a folder of records, got {os.fspath(given)!r}, which is no folder")
-
-
 def _starts() -> tuple[Path, Path]:
     return Path.cwd(), Path(__file__).resolve().parent

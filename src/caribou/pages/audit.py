@@ -37,11 +37,6 @@ def write_report(outcome: Outcome, folder: str | os.PathLike[str]) -> Path:
     return target
 
 
-def proven_bounds(outcome: Outcome) -> dict[str, float]:
-    """The epsilon that every game proved, by name."""
-    return {name: proof.epsilon_lower for name, proof in outcome.proofs.items()}
-
-
 # -- the page ------------------------------------------------------------------------------------------------------
 
 LINE_COLOURS = tuple(PAGE_COLOURS[name] for name in ("accent", "warn", "good", "bad"))
@@ -72,8 +67,11 @@ def audit_page(outcome: Outcome) -> str:
         titles=titles,
         rates=rates_chart(outcome),
         proven=[
-            (name, f"{value:.3g}", f"{verdict.claim.epsilon:g}", _of_game(value, verdict.claim.epsilon))
-            for name, value in proven_bounds(outcome).items()
+            (
+                *(name, f"{proof.epsilon_lower:.3g}", f"{verdict.claim.epsilon:g}"),
+                "more than claimed" if proof.epsilon_lower > verdict.claim.epsilon else "within the claim",
+            )
+            for name, proof in outcome.proofs.items()
         ],
         head=[
             "attack",
@@ -84,10 +82,6 @@ def audit_page(outcome: Outcome) -> str:
         bounded=all(result.bounded for result in outcome.attacks.values()),
         no_bound=NO_BOUND,
     )
-
-
-def _of_game(value: float, claimed: float) -> str:
-    return "more than claimed" if value > claimed else "within the claim"
 
 
 def meaning(word: str, proven: float, claimed: float) -> tuple[str, str]:
@@ -115,8 +109,13 @@ def meaning(word: str, proven: float, claimed: float) -> tuple[str, str]:
     raise InputError(f"verdict must be {VIOLATED}, {CONSISTENT} or {INCONCLUSIVE}, got {word!r}")
 
 
-def audit_figures(document: Any) -> Mapping[str, Any]:
+def audit_figures(folder: Path) -> Mapping[str, Any]:
     """What ``caribou audit --out`` wrote to audit.json, checked for what the release page needs."""
+    file = folder / FIGURES
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"audit must be a JSON file that can be read (--audit), got {str(file)!r}: {error}") from error
     needed = ("verdict", "claimed", "confidence", "epsilon_lower", "reasons", "subject")
     missing = [name for name in needed if not isinstance(document, Mapping) or name not in document]
     known = (VIOLATED, CONSISTENT, INCONCLUSIVE)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from caribou.errors import InputError
@@ -21,7 +22,6 @@ from caribou.pages import palette
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-TEMPLATE = "base.html"
 LONGEST = 600
 """Letters of a declared text that a page shows; a longer one is cut, and the page says so."""
 
@@ -122,20 +122,14 @@ def script_json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def check_page_path(path: str | os.PathLike[str], *, field: str = "html") -> None:
-    """Refuse a path that is no page's or whose folder is not there. ``field``: the option that named it."""
-    if not os.fspath(path).lower().endswith((".html", ".htm")):
-        raise InputError(f"{field} must be a file that ends in .html, got {os.fspath(path)!r}")
-    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        raise InputError(f"{field} must be in a folder that exists, got {os.fspath(path)!r}")
-
-
-def write_page(path: str | os.PathLike[str], text: str, *, field: str = "html") -> None:
-    """Write a page whole or not at all. ``field``: the option that named the file, for the error."""
-    check_page_path(path, field=field)
+def write_page(path: str | os.PathLike[str], page: Callable[[], str]) -> None:
+    """Write a page whole or not at all, into a folder that is there. ``page`` makes it, if it can have this place."""
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"html must be a file that ends in .html, got {str(target)!r}")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"html must be in a folder that exists, got {str(target)!r}")
     try:
-        atomic_write(path, text)
+        atomic_write(target, page())
     except OSError as error:
-        raise InputError(
-            f"{field} must be a file that can be written, got {os.fspath(path)!r}: {error.strerror}"
-        ) from error
+        raise InputError(f"html must be a file that can be written, got {str(target)!r}: {error.strerror}") from error

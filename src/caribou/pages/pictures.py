@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 STYLE = "caribou.pages.caribou"
 """The style sheet, as Matplotlib looks for it."""
@@ -86,8 +85,10 @@ def drawn(chart: LineChart, name: str) -> Markup:
     """The element of a chart for a page. ``name``: of the picture in the page, for its ids."""
     import matplotlib.style
 
-    with matplotlib.style.context([STYLE, LETTERS]):
-        return _inline(_figure(chart), name)
+    buffer = io.StringIO()
+    with matplotlib.style.context([STYLE, LETTERS, {"svg.hashsalt": name}]):
+        _figure(chart).savefig(buffer, format="svg", metadata={"Date": None})
+    return inline(buffer.getvalue(), name, scale=1.6)
 
 
 def _figure(chart: LineChart) -> Figure:
@@ -96,31 +97,15 @@ def _figure(chart: LineChart) -> Figure:
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.add_subplot()
     for line in chart.lines:
-        axes.add_line(_artist(line))
+        x, y = zip(*line.points, strict=True)
+        (artist,) = axes.plot(x, y, line.style, color=line.colour, marker=line.marker, label=line.name)
+        artist.set_drawstyle("steps-post" if line.steps else "default")
     for at, height in chart.marks:
         axes.plot(at, height, marker="o", color=INK, zorder=3)
-    axes.autoscale_view()
     _draw_axes(axes, chart)
     if len(chart.lines) > 1:
         figure.legend(loc="outside lower left", ncols=2)
     return figure
-
-
-def _artist(line: Line) -> Line2D:
-    from matplotlib.lines import Line2D
-
-    x, y = [point[0] for point in line.points], [point[1] for point in line.points]
-    steps = "steps-post" if line.steps else "default"
-    return Line2D(x, y, color=line.colour, linestyle=line.style, marker=line.marker, label=line.name, drawstyle=steps)
-
-
-def _inline(figure: Figure, name: str) -> Markup:
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return inline(buffer.getvalue(), name, scale=1.6)
 
 
 def _draw_axes(axes: Axes, chart: LineChart) -> None:

@@ -106,12 +106,9 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        bounds = self.sensitivity.bounds
-        chosen = (
-            {}
-            if self.risk is None
-            else {"attack_rate": self.attack_rate, "at_fpr": self.at_fpr, "epsilon_for_risk": self.risk}
-        )
+        bounds, chosen = self.sensitivity.bounds, {}
+        if self.risk is not None:
+            chosen = {"attack_rate": self.attack_rate, "at_fpr": self.at_fpr, "epsilon_for_risk": self.risk}
         return {
             "unit": self.budget.unit.value,
             "epsilon": self.budget.epsilon,
@@ -144,7 +141,7 @@ class Plan:
             method: chosen at first, by family or full name; None: votes.
             months: shown at first.
         """
-        write_page(path, page(self, method, months))
+        write_page(path, lambda: page(self, method, months))
 
 
 def plan(
@@ -185,13 +182,8 @@ def plan(
     >>> plan(unit="node", nodes=2708, hops=[2]).epsilon_by_degree[-1][0]
     2707
     """
-    if attack_rate is not None and epsilon is not None:
-        raise InputError(f"attack_rate must not go with --epsilon, which follows from it, got {attack_rate!r}")
     unit = PrivacyUnit.parse(unit)
-    if attack_rate is not None:
-        budget = Budget.for_risk(attack_rate, at_fpr, delta=delta, unit=unit, gaussian=True)
-    else:
-        budget = Budget(4.0 if epsilon is None else epsilon, delta, unit)
+    budget = planned_budget(epsilon, delta, unit, attack_rate, at_fpr)
     if not budget.is_private:
         raise InputError("epsilon must be finite to plan noise (inf means no privacy, hence no noise), got inf")
     if not (rdp_order > 1 and math.isfinite(rdp_order)):
@@ -213,6 +205,17 @@ def plan(
     rows = tuple(plan_rows(budget, sensitivity, depths, rdp_order, columns))
     curve = degree_curve(budget, sensitivity) if node else ()
     return Plan(budget, sensitivity, rows, rdp_order, curve, attack_rate, at_fpr)
+
+
+def planned_budget(
+    epsilon: float | None, delta: float | None, unit: PrivacyUnit | str, attack_rate: float | None, at_fpr: float
+) -> Budget:
+    """The budget of a plan: as it is given, or what follows from the most that an attacker may find."""
+    if attack_rate is None:
+        return Budget(4.0 if epsilon is None else epsilon, delta, unit)
+    if epsilon is not None:
+        raise InputError(f"attack_rate must not go with --epsilon, which follows from it, got {attack_rate!r}")
+    return Budget.for_risk(attack_rate, at_fpr, delta=delta, unit=unit, gaussian=True)
 
 
 def risk_words(rate: float | None, fpr: float, risk: dict[str, float]) -> str:
@@ -247,23 +250,15 @@ def page(plan: Plan, method: str | None = None, months: int = 12) -> str:
         rdp_order=plan.rdp_order,
         usual_nodes=nodes,
     )
-    first = {
-        "epsilon": grid.epsilons.index(plan.budget.epsilon),
-        "hops": grid.hops.index(hops),
-        "contraction": grid.contractions.index(plan.sensitivity.contraction),
-        "months": grid.months.index(months),
-        "t": max(k for k, degree in enumerate(grid.degrees) if degree <= 20),
-        "unit": unit.value,
-        "method": method,
-        "bounds": grid.bounds[unit].index(bounds),
+    chosen: dict[str, tuple[Sequence[float], float]] = {
+        "epsilon": (grid.epsilons, plan.budget.epsilon),
+        "hops": (grid.hops, hops),
+        "contraction": (grid.contractions, plan.sensitivity.contraction),
+        "months": (grid.months, months),
+        "t": (grid.degrees, max(degree for degree in grid.degrees if degree <= 20)),
     }
-    positions = {
-        "epsilon": grid.epsilons,
-        "hops": grid.hops,
-        "contraction": grid.contractions,
-        "months": grid.months,
-        "t": grid.degrees,
-    }
+    positions = {name: values for name, (values, _) in chosen.items()}
+    first = {name: values.index(value) for name, (values, value) in chosen.items()}
     data = {
         **tables(grid),
         "positions": positions,
@@ -279,7 +274,7 @@ def page(plan: Plan, method: str | None = None, months: int = 12) -> str:
         title="CARIBOU: planner",
         scripts=("page.js", "charts.js", "planner.js"),
         data=data,
-        first=first,
+        first={**first, "unit": unit.value, "method": method, "bounds": grid.bounds[unit].index(bounds)},
         positions=positions,
         choices={u: [bounds_words(u, bounds) for bounds in grid.bounds[u]] for u in PrivacyUnit},
         methods={u: [name for name in NOISE if METHODS[name].unit is u] for u in PrivacyUnit},

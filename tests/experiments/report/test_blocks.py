@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from caribou.experiments.report.blocks import NOT_RUN, Entry, Table
-from caribou.experiments.report.items import Item
-from caribou.experiments.report.page import Section, render
+from caribou.experiments.report.page import Item, Section, render
 
 
 def shown(table: Table) -> str:

@@ -1,10 +1,15 @@
-"""The report: one self-contained HTML page, and every table and figure as files. Reads records only."""
+"""The report: one self-contained HTML page, and every table and figure as files. Reads records only.
+
+It consists of items: tables and figures of one or several experiments. Experiments that have no item get general ones.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +18,52 @@ from caribou.experiments import reproduction
 from caribou.experiments.grid import Experiment
 from caribou.experiments.records import OK, Problem, Record, cell_key, latest
 from caribou.experiments.report.blocks import NOT_RUN, Block, Figure, Table
-from caribou.experiments.report.items import Item, general_item, of_cells
-from caribou.experiments.report.summary import successes
+from caribou.experiments.report.scores import (
+    SCORES,
+    epsilon_curves,
+    interval_words,
+    metric_score,
+    score_table,
+    settings_note,
+)
+from caribou.experiments.report.summary import figure_of, grouped, successes, value_of
 from caribou.machine.files import atomic_folder, atomic_write
 from caribou.pages import base
+
+Records = Sequence[Record]
+ByExperiment = Mapping[str, Records]
+Cell = Mapping[str, Any]
+
+
+def _every(cell: Cell) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part of the report: tables and figures, made of the records of one or several experiments.
+
+    paper: what it is in a publication. experiments: those it is made of. build: its blocks from their records.
+    keep: which cells of the experiments belong to it.
+    """
+
+    name: str
+    title: str
+    paper: str
+    experiments: tuple[str, ...]
+    build: Callable[[ByExperiment], Sequence[Block]]
+    keep: Callable[[Cell], bool] = _every
+
+    def cells(self, known: Mapping[str, Experiment], scale: str) -> dict[str, list[dict[str, Any]]]:
+        """The cells it asks for at a scale, by experiment; an experiment that is not known asks for none."""
+        found = {name: known[name].cells(scale) for name in self.experiments if name in known}
+        return {name: [cell for cell in cells if self.keep(cell)] for name, cells in found.items()}
+
+
+def of_cells(records: Iterable[Record], cells: Sequence[Cell]) -> list[Record]:
+    """The records of these cells, in the order of the cells, whatever was measured first."""
+    order = {cell_key(cell): at for at, cell in enumerate(cells)}
+    return sorted((record for record in records if record.key in order), key=lambda record: order[record.key])
 
 
 @dataclass(frozen=True)
@@ -56,8 +103,8 @@ def sections(
     for name in dict.fromkeys((*experiments, *records)):
         if name not in covered:
             found, known = records.get(name, ()), experiments.get(name)
-            words = ("", "") if known is None else (known.title, known.paper)
-            item = general_item(name, *words, metric=metric)
+            title, paper = (name, "") if known is None else (known.title, known.paper)
+            item = Item(name, title, paper, (name,), partial(general_blocks, name, metric=metric))
             # records of cells that the grid no longer has are shown, too
             cells = [*(() if known is None else known.cells(scale)), *(record.cell for record in successes(found))]
             parts.append(section(item, records, {name: cells}, experiments, scale, results))
@@ -104,6 +151,59 @@ def _run(experiment: Experiment, scale: str, results: str | os.PathLike[str]) ->
     of_paper = paper is not None and file is not None and file.resolve().parent == paper.experiments.resolve()
     what = experiment.name if of_paper or file is None else os.fspath(file)
     return f"caribou run {what} --scale {scale} --resume --out {os.fspath(results)}"
+
+
+# -- what any experiment gets -----------------------------------------------------------------------------------------
+
+COMMON = ("method", "dataset", "epsilon", "seed", "kind", "settings")
+"""Axes that have their place in a table; what else differs between cells is said with the method."""
+
+
+def general_blocks(name: str, found: ByExperiment, metric: str | None = None) -> list[Block]:
+    """The score by method, data set and epsilon, and its curves over epsilon; nothing where no record has a score.
+
+    ``metric``: of the test nodes; records that do not hold it are shown by accuracy.
+    """
+    records = found.get(name, ())
+    known = SCORES if metric is None else (metric_score(metric), *SCORES)
+    scores = [score for score in known if any(figure_of(r.measures, score.measure) is not None for r in records)]
+    if not scores:
+        return []
+    score, differing = scores[0], varying(records)
+    shown = [replace(r, cell={**r.cell, "method": _label(r, differing)}) for r in records]
+    means = grouped(shown, "epsilon", "method", "dataset", measure=score.measure)
+    caption = f"{score.caption}, {interval_words(means)} Bold: best, underlined: second. {settings_note(records)}"
+    blocks: list[Block] = [score_table(f"{name}-table", score.title, shown, means, score, caption=caption)]
+    if len({r.cell["epsilon"] for r in records} - {"inf"}) > 1:
+        blocks += epsilon_curves(f"{name}-curves", shown, score)
+    return blocks
+
+
+def varying(records: Records) -> list[str]:
+    """The axes and settings, besides the common ones, in which cells differ."""
+    names = dict.fromkeys(name for record in records for name in _names(record) if name not in COMMON)
+    return [name for name in names if _differs(records, name)]
+
+
+def _names(record: Record) -> list[str]:
+    return [*(name for name in record.cell if name != "settings"), *record.cell.get("settings", {})]
+
+
+def _differs(records: Records, name: str) -> bool:
+    return len({json.dumps(value_of(record.cell, name), sort_keys=True) for record in records}) > 1
+
+
+def _label(record: Record, differing: Sequence[str]) -> str:
+    settings = [_setting(record, name) for name in differing if value_of(record.cell, name) is not None]
+    return ", ".join([str(record.cell["method"]), *settings])
+
+
+def _setting(record: Record, name: str) -> str:
+    value = value_of(record.cell, name)
+    return f"{name} {value if isinstance(value, str) else json.dumps(value)}"
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
 
 
 def write_report(
