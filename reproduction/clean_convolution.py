@@ -41,7 +41,7 @@ def fit_both(method: Caribou, graph: Graph, budget: Budget, streams: Streams, no
     """The sound fit, and the same with one clean convolution more between the noise and the classification module."""
     plan = method.plan(graph.sizes(budget.unit), budget)
     calibrated = plan.parts["propagation"]
-    start = method.encoded(graph, streams)
+    start = method.encoded(plan, graph, streams)
     state = method.aggregate(graph, start, calibrated, NoiseSource.seeded(noise))
     once_more = ContractiveGraphLayer(contraction=1.0)  # W X alone: no mean, no residual, no noise
     operator = once_more.operator(graph, calibrated.sensitivity.bounds)

@@ -16,13 +16,12 @@ from caribou import methods
 from caribou.errors import InputError
 from caribou.machine import memory
 from caribou.mechanisms.bounded_rows import Rows
-from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.neighbour_sums import noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
 from caribou.methods.caribou import unit_rows
 from caribou.methods.dpdgc import check_size
-from caribou.methods.votes import VotesEdge, run_rounds
+from caribou.methods.votes import VotesEdge
 from caribou.models.classifier import ClassifierConfig, fit_classifier
 from caribou.models.features import unit_root_rows, with_random_features
 from caribou.privacy.calibration import calibrate_sums
@@ -57,11 +56,6 @@ def classifier() -> object:
     return fit_classifier(inputs, labels, train=part, val=part, classes=4, config=config, seed=0)
 
 
-def votes() -> object:
-    prior = np.full((100, 4), 0.25)
-    return run_rounds(VotesEdge(max_rounds=3), GRAPH, prior, VoteBudget(1.0), Streams(0), NoiseSource.seeded(0))
-
-
 @pytest.mark.parametrize(
     ("start", "needed", "words"),
     [
@@ -71,7 +65,11 @@ def votes() -> object:
             4 * (10 * (8 + 5 * 32) + 100 * 4 * 32) + 8 * 100 * 8,
             "classifier of 100 nodes with 2 inputs and hidden = 16",
         ),
-        (votes, 8 * 100 * 4 * (12 + 8), "answers of up to 4 rounds to 100 nodes in 4 classes"),
+        (
+            lambda: VotesEdge(max_rounds=3).require_memory_for(GRAPH.sizes("edge")),
+            8 * 100 * 4 * (12 + 8),
+            "answers of up to 4 rounds to 100 nodes in 4 classes",
+        ),
         (
             lambda: check_size(GRAPH.sizes("edge")),
             8 * 6 * 100 * 4,

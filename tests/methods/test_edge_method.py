@@ -15,7 +15,11 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, names_of
 from caribou.methods.edge_method import holds_encoder, prior_of, require_same_start
+from caribou.methods.votes import VoteRoles
 from caribou.models import class_prior, encoder
+from caribou.models.class_prior import ClassPrior
+from caribou.models.encoder import Encoder
+from caribou.models.feature_codes import FeatureCodes
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -43,6 +47,10 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     noting(encoder, "_fitted", "fit")
     noting(class_prior, "fit_class_prior", "fit")
+    noting(FeatureCodes, "of", "codes")
+    noting(VoteRoles, "of", "roles")
+    noting(ClassPrior, "probabilities", "applied")
+    noting(Encoder, "probabilities", "applied")
     noting(Account, "charge", "charge")
     return seen
 
@@ -57,6 +65,20 @@ def test_no_encoder_is_fitted_after_the_charge(name: str, fits: list[str], tmp_p
     assert fits.count("fit") == (name in STARTING)
     if "charge" in fits:
         assert fits[-1] == "charge"
+
+
+def test_codes_and_priors_of_votes_are_made_before_the_charge(fits: list[str], tmp_path) -> None:
+    """In a fit, for another graph, and for arrivals."""
+    ledger = tmp_path / "ledger.sqlite"
+    grown = cb.datasets.load("csbm:nodes=90", seed=0)
+    model = cb.Model("votes-edp", Budget(4.0), alphabet="code", max_rounds=2).fit(grown.first_nodes(80), ledger=ledger)
+    assert fits == ["fit", "roles", "codes", "charge"]
+    fits.clear()
+    model.extend(grown, ledger=ledger, same_order=True)
+    assert fits == ["applied", "charge"]
+    fits.clear()
+    model.release(cb.datasets.load("csbm:nodes=70", seed=2), ledger=ledger)
+    assert fits == ["applied", "roles", "codes", "charge"]
 
 
 @pytest.mark.parametrize("name", STARTING)

@@ -188,8 +188,8 @@ def two_senders(graph: Graph) -> tuple[int, int]:
 
 def state_shift(method: Caribou, budget: Budget, worlds: tuple[Graph, Graph]) -> np.ndarray:
     """What the edge does to one step from the public X^(0): the direction of the likelihood ratio."""
-    start = method.encoded(worlds[0], STREAMS)
-    calibrated = method.plan(worlds[0].sizes(budget.unit), budget).parts["propagation"]
+    plan = method.plan(worlds[0].sizes(budget.unit), budget)
+    start, calibrated = method.encoded(plan, worlds[0], STREAMS), plan.parts["propagation"]
     layer, x = ContractiveGraphLayer(method.contraction), torch.from_numpy(start.rows)
     bounds = calibrated.sensitivity.bounds
     without, with_edge = (layer(project_rows(x), normalize(g, bounds)).numpy() for g in worlds)

@@ -12,7 +12,7 @@ import caribou as cb
 from caribou.graph.arrivals import Arrivals, Grown
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.votes import Decoded, VotesEdge, decode_code_batch, run_rounds
+from caribou.methods.votes import Batch, Decoded, VotesEdge, VoteStart, run_rounds
 from caribou.models.feature_codes import FeatureCodes
 from caribou.models.vote_model import VoteModel
 from caribou.randomness import Streams
@@ -23,14 +23,9 @@ UNIFORM = np.full((1200, 4), 0.25)
 
 
 def run(graph: cb.Graph, epsilon: float, prior: np.ndarray = UNIFORM, **settings: object) -> Decoded:
-    return run_rounds(
-        VotesEdge(**settings),  # type: ignore[arg-type]
-        graph,
-        prior,
-        VoteBudget(epsilon),
-        Streams(1),
-        NoiseSource.seeded(1),
-    )
+    method, budget = VotesEdge(**settings), VoteBudget(epsilon)  # type: ignore[arg-type]
+    start = VoteStart.of(method, graph, prior, budget, Streams(1))
+    return run_rounds(method, graph, start, budget, NoiseSource.seeded(1))
 
 
 def accuracy(decoded: Decoded, graph: cb.Graph) -> float:
@@ -127,9 +122,8 @@ def test_arrivals_are_told_by_codes_and_old_pairs_are_not_asked(coded: Decoded, 
     learned = VoteModel.from_arrays(coded.learned.to_arrays())
     assert learned.codes is not None
     before = coded.probabilities[:1000]
-    batch = decode_code_batch(
-        VotesEdge(), grown(), UNIFORM[1000:], learned, before, VoteBudget(4.0), NoiseSource.seeded(3)
-    )
+    arrivals = Batch(grown(), learned, np.log(UNIFORM[1000:]), learned.codes(TELLING.features))
+    batch = arrivals.decode(VotesEdge(), before, VoteBudget(4.0), NoiseSource.seeded(3))
     assert batch.transcript["codes"].shape == (200, learned.codes.count)
     assert np.mean(batch.probabilities.argmax(axis=1) == np.asarray(TELLING.labels)[1000:]) > 0.8
     stages, present = list(asked), grown().present

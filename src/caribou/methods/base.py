@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -126,13 +125,13 @@ class Method(Protocol):
 
 @runtime_checkable
 class PreparedMethod(Protocol):
-    """A method whose encoder reads public values alone, and can be fitted before anything is charged.
+    """A method that has work to do on public values alone, which is done before anything is charged.
 
     It asks for nothing else: a transductive method has no `predict_graph`, but public work to do.
     """
 
-    def prepare(self, graph: Graph, streams: Streams) -> object:
-        """Fit the encoder; `fit` with the same ``graph`` and ``streams`` finds it (`caribou.models.encoder.kept_encoders`)."""
+    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Any:
+        """The method with this work done for the graph: for `fit`, or for `predict_graph` with fitted ``weights``."""
         ...
 
 
@@ -142,6 +141,10 @@ class GrowingMethod(Method, Protocol):
 
     def plan_batch(self, sizes: Sizes, budget: Budget, weights: Arrays, link: Link | None, batch: int) -> ReleasePlan:
         """What `extend` will release about batch number ``batch``; ``link``: the release that pays for it, if one does."""
+        ...
+
+    def prepare_batch(self, weights: Arrays, grown: Grown) -> GrowingMethod:
+        """The method with its work on public values done for `extend`, before anything is charged."""
         ...
 
     def extend(self, plan: ReleasePlan, weights: Arrays, released: Arrays, grown: Grown, noise: NoiseSource) -> Outputs:
@@ -182,15 +185,16 @@ def fit(
     # a graph that cannot be fitted is refused before anything is charged
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
     plan = declared_plan(method, method.plan(graph.sizes(budget.unit), budget), budget, graph)
-    with _prepared(method, plan, graph, streams, ledger):
-        released = execute(
-            plan,
-            graph,
-            lambda source: _drawn(method.fit(plan, graph, streams, source)),
-            noise=noise or NoiseSource.secure(),
-            ledger=ledger,
-            replace_fingerprint=replace_fingerprint,
-        )
+    require_left(plan, graph, ledger)
+    ready = prepared(method, plan, graph, streams)
+    released = execute(
+        plan,
+        graph,
+        lambda source: _drawn(ready.fit(plan, graph, streams, source)),
+        noise=noise or NoiseSource.secure(),
+        ledger=ledger,
+        replace_fingerprint=replace_fingerprint,
+    )
     return Fitted.of(released.value, released.certificate)
 
 
@@ -229,14 +233,13 @@ def predict_graph(
     """
     if not hasattr(method, "plan_graph"):
         raise InputError(f"graph must be the training graph: {type(method).__name__} is transductive, got another one")
-    sizes = graph.sizes(budget.unit)
-    plan = declared_plan(method, method.plan_graph(sizes, budget, weights), budget, graph)
-    if hasattr(method, "require_memory_for"):
-        method.require_memory_for(sizes)
+    plan = declared_plan(method, method.plan_graph(graph.sizes(budget.unit), budget, weights), budget, graph)
+    require_left(plan, private or graph, ledger)
+    ready = prepared(method, plan, graph, streams, weights)
     released = execute(
         plan,
         private or graph,
-        lambda source: _drawn(method.predict_graph(plan, weights, graph, streams, source)),
+        lambda source: _drawn(ready.predict_graph(plan, weights, graph, streams, source)),
         noise=noise or NoiseSource.secure(),
         ledger=ledger,
         replace_fingerprint=replace_fingerprint,
@@ -285,10 +288,11 @@ def extend(
             f"epsilon, got {_cost_words(made.cost)}: budget or settings of the model were changed"
         )
     plan = declared_plan(method, _after(before, made, link), budget, grown.graph)
+    ready = method.prepare_batch(fitted.weights, grown)
     released = execute(
         plan,
         private or grown.graph,
-        lambda source: _drawn(method.extend(plan, fitted.weights, fitted.released, grown, source)),
+        lambda source: _drawn(ready.extend(plan, fitted.weights, fitted.released, grown, source)),
         noise=noise or NoiseSource.secure(),
         ledger=ledger,
         journal=journal,
@@ -335,20 +339,13 @@ def declared_plan(method: Method, plan: ReleasePlan, budget: Budget, graph: Grap
     return replace(plan, assumptions=(*plan.assumptions, Assumption(AssumptionName.OWN_CODE)))
 
 
-@contextmanager
-def _prepared(
-    method: Method, plan: ReleasePlan, graph: Graph, streams: Streams, ledger: LedgerLike | None
-) -> Iterator[None]:
+def prepared(
+    method: Method, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None
+) -> Method:
     """Public work first: an encoder that fails, or a process that is killed during it, then costs nothing."""
     if not isinstance(method, PreparedMethod):
-        yield
-        return
-    from caribou.models.encoder import encoders_once
-
-    require_left(plan, graph, ledger)
-    with encoders_once():
-        method.prepare(graph, streams)
-        yield
+        return method
+    return cast(Method, method.prepare(plan, graph, streams, weights))
 
 
 def _drawn(outputs: Outputs) -> Drawn[Outputs]:

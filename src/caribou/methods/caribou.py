@@ -41,7 +41,7 @@ from caribou.errors import InputError
 from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
 from caribou.methods.catalogue import load_own_methods
-from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
+from caribou.methods.edge_method import EncodedMethod, Start, arrays_of
 from caribou.methods.mlp import MlpDp, applied, base_model
 from caribou.methods.node_method import (
     NodeMethod,
@@ -73,7 +73,6 @@ with deferred_imports():
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods.base import Arrays, Outputs
     from caribou.models.classifier import (
-        ClassificationModule,
         classify,
         require_classifier_memory,
     )
@@ -112,14 +111,6 @@ def default_floor(mu: float) -> int:
     return round(min(20.0, max(2.0, 8 / mu)))
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
-    """What is known without an edge: X^(0), [n, d], and the arrays that make it for another graph."""
-
-    rows: np.ndarray
-    arrays: Arrays
-
-
 @dataclass(frozen=True)
 class Caribou(EncodedMethod):
     """Public settings of ``caribou-edp`` and, with an infinite budget, of ``caribou-inf``. The defaults are the paper's method.
@@ -151,6 +142,7 @@ class Caribou(EncodedMethod):
     classifier_hidden: int = 64
     layer: str = "contractive"
     layer_settings: Mapping[str, Any] = field(default_factory=dict)
+    cross_fitted: ClassVar[bool] = False
     name: ClassVar[str] = "caribou-edp"
 
     def __post_init__(self) -> None:
@@ -235,43 +227,48 @@ class Caribou(EncodedMethod):
 
     # -- Algorithm 1 -----------------------------------------------------------------------------------------------
 
-    def encoded(self, graph: Graph, streams: Streams) -> Start:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Start:
         """X^(0), from public values alone."""
-        arrays: dict[str, np.ndarray] = {}
         if self.messages == "features":
-            rows = unit_rows(graph)
+            start = Start(unit_rows(graph), {})
         else:
-            prior = self.prior(graph, streams, cross=False)
-            rows, arrays = sent_rows(graph, prior.encoder.embeddings(graph.features)), dict(prior.encoder.to_arrays())
-        if self.layer == "gcn":  # its matrix is drawn from the public seed and kept with the model
-            arrays[THETA] = GCNLayer(rows.shape[1], seed=streams.seed).theta.numpy()
-        return Start(rows, arrays)
+            start = super().encoded(plan, graph, streams, weights)
+            start = Start(sent_rows(graph, start.rows), start.arrays)
+        if self.layer != "gcn":
+            return start
+        # its matrix is drawn from the public seed of the fit and kept with the model
+        theta = GCNLayer(start.rows.shape[1], seed=streams.seed).theta.numpy() if weights is None else weights[THETA]
+        return Start(start.rows, {**start.arrays, THETA: theta})
 
-    def run(self, plan: ReleasePlan, graph: Graph, public: Start, streams: Streams, noise: NoiseSource) -> Outputs:
-        """The paper's pipeline: encode, pass messages K times with noise, classify."""
+    def run(
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        public: Start,
+        streams: Streams,
+        noise: NoiseSource,
+        weights: Arrays | None = None,
+    ) -> Outputs:
+        """The paper's pipeline: pass the encoder's messages K times with noise, classify."""
         calibrated = plan.parts["propagation"]
         state = self.aggregate(graph, public, calibrated, noise)  # CAM with the noise of PAM: only X^(K) comes back
-        return self.classified(graph, public, state, calibrated, streams)
+        return self.classified(graph, public, state, calibrated, streams, weights)
 
     def classified(
-        self, graph: Graph, public: Start, state: np.ndarray, calibrated: CalibratedPropagation, streams: Streams
+        self,
+        graph: Graph,
+        public: Start,
+        state: np.ndarray,
+        calibrated: CalibratedPropagation,
+        streams: Streams,
+        weights: Arrays | None = None,
     ) -> Outputs:
-        """The classification module on X^(0) and X^(K), fitted on public labels, and what it says."""
+        """The classification module on X^(0) and X^(K), on public labels, and what it says."""
         inputs = [public.rows, state_columns(state, calibrated)]
-        module = self.fit_module(inputs, graph, self.classifier_hidden, streams)
-        return _outputs(module, inputs, state, {**public.arrays, **arrays_of(module, MODULE)})
-
-    def predict_graph(
-        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
-    ) -> Outputs:
-        """Predict another graph: encoder and classification module are used as they are."""
-        if self.messages == "features":
-            rows = unit_rows(graph)
-        else:
-            rows = sent_rows(graph, prior_of(weights, graph).encoder.embeddings(graph.features))
-        calibrated = plan.parts["propagation"]
-        state = self.aggregate(graph, Start(rows, weights), calibrated, noise)
-        return _outputs(module_of(weights, MODULE), [rows, state_columns(state, calibrated)], state, weights)
+        module = self.module(inputs, graph, self.classifier_hidden, streams, weights)
+        probabilities = softmax(classify(module, inputs), axis=1)
+        released = {"state": state, "probabilities": probabilities}
+        return Outputs(probabilities, released, {**public.arrays, **arrays_of(module)})
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
@@ -295,14 +292,6 @@ class Caribou(EncodedMethod):
 
 
 # -- the classification module -------------------------------------------------------------------------------------
-
-MODULE = "module."
-"""Names of the arrays of a classification module of MLPs begin so."""
-
-
-def _outputs(module: ClassificationModule, inputs: list[np.ndarray], state: np.ndarray, weights: Arrays) -> Outputs:
-    probabilities = softmax(classify(module, inputs), axis=1)
-    return Outputs(probabilities, {"state": state, "probabilities": probabilities}, dict(weights))
 
 
 def message_unit(calibrated: CalibratedPropagation) -> float:

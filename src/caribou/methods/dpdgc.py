@@ -150,17 +150,30 @@ class Dpdgc(Transductive, EncodedMethod):
         """The weights W and the product A W must fit into memory."""
         check_size(sizes)
 
-    def run(self, plan: ReleasePlan, graph: Graph, public: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Prior:
+        """What the encoder says."""
+        return self.prior(graph, streams, weights)
+
+    def run(
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        public: Prior,
+        streams: Streams,
+        noise: NoiseSource,
+        weights: Arrays | None = None,
+    ) -> Outputs:
         """Train W privately, release A W, classify features and structure."""
-        check_size(graph.sizes(PrivacyUnit.EDGE))
         structure_nodes, calibration_nodes = self._roles(graph, streams)
         adjacency = bounded_adjacency(graph, None, streams.sampling)
-        weights = train_structure(plan.parts["structure"], adjacency, graph, structure_nodes, noise.stream("structure"))
-        (product,) = noisy_sums(adjacency, weights, plan.parts["sums"], noise.stream("sums"))
+        structure = train_structure(
+            plan.parts["structure"], adjacency, graph, structure_nodes, noise.stream("structure")
+        )
+        (product,) = noisy_sums(adjacency, structure, plan.parts["sums"], noise.stream("sums"))
         inputs = [log_probabilities(public.probabilities), unit_length(product)]
-        module = self.fit_module(inputs, graph, self.classifier_hidden, streams, train=calibration_nodes)
+        module = self.module(inputs, graph, self.classifier_hidden, streams, train=calibration_nodes)
         probabilities = np.asarray(softmax(classify(module, inputs), axis=1))
-        return Outputs(probabilities, {"structure": weights, "product": product, "probabilities": probabilities}, {})
+        return Outputs(probabilities, {"structure": structure, "product": product, "probabilities": probabilities}, {})
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
@@ -210,13 +223,16 @@ class DpdgcNdp(Transductive, StackedMethod):
             {"base": base, "structure": structure, "sums": sums, "head": head},
         )
 
+    def require_memory_for(self, sizes: Sizes) -> None:
+        """The weights W and the product A W must fit into memory."""
+        check_size(sizes)
+
     def assumptions(self) -> tuple[Assumption, ...]:
         """And what is said about released weights."""
         return (*super().assumptions(), RELEASED_WEIGHTS)
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Private features, private W, noisy A W, private classifier."""
-        check_size(graph.sizes(PrivacyUnit.NODE))
         features = self.base.fit_base(plan.parts["base"], graph, streams, noise)
         adjacency = bounded_adjacency(graph, self.degree_cap, streams.sampling)
         examples = graph.for_learning()[0].train

@@ -1,14 +1,15 @@
 """What methods at edge level share: public work before the charge, one frame for plans, and predictions that are released.
 
-Features, labels and split are public at edge level. What is fitted on them alone comes from one call, `EdgeMethod.encoded`:
-`prepare` makes it before anything is charged, and `fit` finds what it made.
+Features, labels and split are public at edge level. What is computed from them alone comes from one call,
+`EdgeMethod.encoded`: `prepare` makes it before anything is charged, and `fit` and `predict_graph` find what it made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from caribou.errors import InputError
 from caribou.machine.deferred import deferred_imports
@@ -29,10 +30,13 @@ with deferred_imports():
     from caribou.models.classifier import ClassificationModule, ClassifierConfig, fit_classifier, module_from_arrays
     from caribou.randomness import Streams
 
+MODULE = "module."
+"""Names of the arrays of a classification module begin so."""
+
 
 @dataclass(frozen=True)
 class EdgeMethod:
-    """A method at edge level: a name, settings, `release_plan`, `run` and `predict_graph`.
+    """A method at edge level: a name, settings, `release_plan`, `encoded` and `run`.
 
     ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`objective`).
     """
@@ -40,6 +44,7 @@ class EdgeMethod:
     metric: str | None = None
     class_weight: str | None = None
     name: ClassVar[str]
+    _ready: ClassVar[tuple[Graph, Any] | None] = None  # of a prepared copy: the graph, and what was made of it
 
     def __post_init__(self) -> None:
         _ = self.objective  # checks its own settings
@@ -80,24 +85,48 @@ class EdgeMethod:
 
     # -- fits ------------------------------------------------------------------------------------------------------
 
-    def encoded(self, graph: Graph, streams: Streams) -> Any:
-        """All that is fitted on public values alone."""
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Any:
+        """All that is computed from public values alone: by fitted ``weights``, or by what is fitted here."""
         raise NotImplementedError
 
     def require_memory_for(self, sizes: Sizes) -> None:
         """Refuse what does not fit into memory, before anything is fitted."""
 
-    def prepare(self, graph: Graph, streams: Streams) -> None:
-        """Fit what reads public values alone; what would not fit into memory is refused first."""
+    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Self:
+        """A copy that holds what is computed from public values; what would not fit into memory is refused first."""
         self.require_memory_for(graph.sizes(PrivacyUnit.EDGE))
-        self.encoded(graph, streams)
+        ready = copy(self)
+        object.__setattr__(ready, "_ready", (graph, self.encoded(plan, graph, streams, weights)))
+        return ready
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Train on the graph by the plan."""
-        return self.run(plan, graph, self.encoded(graph, streams), streams, noise)
+        return self._run(plan, None, graph, streams, noise)
 
-    def run(self, plan: ReleasePlan, graph: Graph, public: Any, streams: Streams, noise: NoiseSource) -> Outputs:
-        """A fit, given what was fitted on ``public`` values (`encoded`)."""
+    def predict_graph(
+        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
+    ) -> Outputs:
+        """Predict another graph with what was fitted."""
+        return self._run(plan, weights, graph, streams, noise)
+
+    def _run(
+        self, plan: ReleasePlan, weights: Arrays | None, graph: Graph, streams: Streams, noise: NoiseSource
+    ) -> Outputs:
+        ready = self._ready
+        known = ready is not None and ready[0] is graph
+        public = ready[1] if ready is not None and known else self.encoded(plan, graph, streams, weights)
+        return self.run(plan, graph, public, streams, noise, weights)
+
+    def run(
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        public: Any,
+        streams: Streams,
+        noise: NoiseSource,
+        weights: Arrays | None = None,
+    ) -> Outputs:
+        """A fit, or with fitted ``weights`` a prediction, given what was computed from ``public`` values (`encoded`)."""
         raise NotImplementedError
 
     def predict(self, weights: Arrays, released: Arrays, graph: Graph) -> np.ndarray:
@@ -105,14 +134,24 @@ class EdgeMethod:
         return released["probabilities"]
 
 
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What is known without an edge: Z_0 or X^(0), rows of length at most 1 [n, d], and the arrays that make it again."""
+
+    rows: np.ndarray
+    arrays: Arrays
+
+
 @dataclass(frozen=True)
 class EncodedMethod(EdgeMethod):
     """One that starts from an encoder, and ends with a classification module.
 
-    ``hidden``: widths of the encoder's hidden layers, () for none.
+    ``hidden``: widths of the encoder's hidden layers, () for none. ``cross_fitted``: training nodes are predicted by encoders
+    that were not fitted on them.
     """
 
     hidden: tuple[int, ...] = HIDDEN
+    cross_fitted: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,24 +161,38 @@ class EncodedMethod(EdgeMethod):
         """Of what the encoder says about a node: its last hidden layer, or class probabilities."""
         return self.hidden[-1] if self.hidden and not sizes.given else sizes.classes
 
-    def encoded(self, graph: Graph, streams: Streams) -> Any:
-        """All that is fitted on public values alone: the encoder."""
-        return self.prior(graph, streams)
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Any:
+        """The embeddings of the encoder."""
+        encoder = self.prior(graph, streams, weights).encoder
+        return Start(encoder.embeddings(graph.features), encoder.to_arrays())
 
-    def prior(self, graph: Graph, streams: Streams, *, cross: bool = True) -> Prior:
-        """Class probabilities and embeddings from features, fitted here unless class probabilities came with the graph.
-
-        ``cross``: training nodes are predicted by models that were not fitted on them.
-        """
+    def prior(self, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Prior:
+        """What an encoder says: by fitted ``weights``, as it came with the graph, or fitted here."""
+        if weights is not None:
+            return prior_of(weights, graph)
         if graph.prior is not None:
             require_out_of_fold(graph, graph.prior)
             return given_prior(graph.prior)
-        return (cross_fit if cross else fit_one)(graph, streams, self.hidden, self.objective)
+        return (cross_fit if self.cross_fitted else fit_one)(graph, streams, self.hidden, self.objective)
 
-    def fit_module(
-        self, inputs: list[np.ndarray], graph: Graph, hidden: int, streams: Streams, *, train: np.ndarray | None = None
+    def module(
+        self,
+        inputs: list[np.ndarray],
+        graph: Graph,
+        hidden: int,
+        streams: Streams,
+        weights: Arrays | None = None,
+        prefix: str = MODULE,
+        train: np.ndarray | None = None,
     ) -> ClassificationModule:
-        """A classification module on released and public rows. ``train``: the nodes that fit it; None: all training nodes."""
+        """A classification module on released and public rows: fitted here, or that of fitted ``weights`` under its ``prefix``.
+
+        ``train``: the nodes that fit it; None: all training nodes.
+        """
+        if weights is not None:
+            return module_from_arrays(
+                {name.removeprefix(prefix): array for name, array in weights.items() if name.startswith(prefix)}
+            )
         split, labels = graph.for_learning(public=True)
         return fit_classifier(
             inputs,
@@ -205,11 +258,6 @@ def log_probabilities(probabilities: np.ndarray) -> np.ndarray:
     return np.log(np.clip(probabilities, 1e-4, 1))
 
 
-def arrays_of(module: ClassificationModule, prefix: str) -> dict[str, np.ndarray]:
-    """The arrays of a module, by names that begin so, for a saved run."""
+def arrays_of(module: ClassificationModule, prefix: str = MODULE) -> dict[str, np.ndarray]:
+    """The arrays of a module, by names that begin so, for a saved run; `EncodedMethod.module` is the inverse."""
     return {f"{prefix}{name}": tensor.numpy() for name, tensor in module.state_dict().items()}
-
-
-def module_of(weights: Arrays, prefix: str) -> ClassificationModule:
-    """The inverse of `arrays_of`."""
-    return module_from_arrays({name.removeprefix(prefix): a for name, a in weights.items() if name.startswith(prefix)})

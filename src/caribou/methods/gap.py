@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from caribou._validate import integer
 from caribou.machine.deferred import deferred_imports
-from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
+from caribou.methods.edge_method import EncodedMethod, Start, arrays_of
 from caribou.methods.mlp import applied
 from caribou.methods.node_method import (
     StackedMethod,
@@ -32,7 +32,6 @@ from caribou.methods.node_method import (
     plan_head,
     side_by_side,
 )
-from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import PARTS, SumsRecord
@@ -51,9 +50,6 @@ with deferred_imports():
     from caribou.methods.base import Arrays, Outputs
     from caribou.models.classifier import classify
     from caribou.randomness import Streams
-
-MODULE = "module."
-"""Names of the arrays of the classification module begin so."""
 
 
 def default_hops(mu: float) -> int:
@@ -97,6 +93,7 @@ class Gap(EncodedMethod):
 
     hops: int | None = None
     classifier_hidden: int = 64
+    cross_fitted: ClassVar[bool] = False
     name: ClassVar[str] = "gap-edp"
 
     def __post_init__(self) -> None:
@@ -110,27 +107,22 @@ class Gap(EncodedMethod):
         hops = default_hops(budget_mu(budget)) if self.hops is None else self.hops
         return plan_sums(self, sizes, budget, hops, "the noisy sums of every hop")
 
-    def encoded(self, graph: Graph, streams: Streams) -> Prior:
-        """The encoder, fitted on all training nodes."""
-        return self.prior(graph, streams, cross=False)
-
-    def run(self, plan: ReleasePlan, graph: Graph, public: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
-        """Encode, sum K times with noise, classify."""
-        start = public.encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
-        sums = _sums(graph, None, start, plan.parts["sums"], streams, noise)
-        module = self.fit_module(classifier_inputs(start, sums), graph, self.classifier_hidden, streams)
-        return self._outputs(start, sums, public.encoder.to_arrays() | arrays_of(module, MODULE))
-
-    def predict_graph(
-        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
+    def run(
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        public: Start,
+        streams: Streams,
+        noise: NoiseSource,
+        weights: Arrays | None = None,
     ) -> Outputs:
-        """Predict another graph with a fitted model."""
-        start = prior_of(weights, graph).encoder.embeddings(graph.features)
-        return self._outputs(start, _sums(graph, None, start, plan.parts["sums"], streams, noise), weights)
-
-    def _outputs(self, start: np.ndarray, sums: list[np.ndarray], weights: Arrays) -> Outputs:
-        probabilities = softmax(classify(module_of(weights, MODULE), classifier_inputs(start, sums)), axis=1)
-        return Outputs(probabilities, released_sums(sums) | {"probabilities": probabilities}, weights)
+        """Sum the public embeddings K times with noise, classify."""
+        sums = _sums(graph, None, public.rows, plan.parts["sums"], streams, noise)
+        inputs = [public.rows, *(unit_length(s) for s in sums)]  # Z_0 .. Z_K, rows of length 1
+        module = self.module(inputs, graph, self.classifier_hidden, streams, weights)
+        probabilities = softmax(classify(module, inputs), axis=1)
+        released = released_sums(sums) | {"probabilities": probabilities}
+        return Outputs(probabilities, released, {**public.arrays, **arrays_of(module)})
 
 
 @dataclass(frozen=True)
@@ -215,8 +207,3 @@ def _sums(
 def released_sums(sums: list[np.ndarray]) -> dict[str, np.ndarray]:
     """The sums of every hop, by name."""
     return {f"sums_{k}": s for k, s in enumerate(sums, start=1)}
-
-
-def classifier_inputs(start: np.ndarray, sums: list[np.ndarray]) -> list[np.ndarray]:
-    """Z_0 .. Z_K, rows of length 1. [n, d] each"""
-    return [start, *(unit_length(s) for s in sums)]

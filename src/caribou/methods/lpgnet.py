@@ -10,13 +10,12 @@ T stages ask T times: its noise is 2 T times smaller. And its labelled nodes sen
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from caribou._validate import integer
 from caribou.machine.deferred import deferred_imports
-from caribou.methods.edge_method import EncodedMethod, arrays_of, log_probabilities, module_of, prior_of
+from caribou.methods.edge_method import EncodedMethod, arrays_of, log_probabilities
 from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedCounts
@@ -32,7 +31,7 @@ with deferred_imports():
     from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods.base import Arrays, Outputs
-    from caribou.models.classifier import ClassificationModule, classify
+    from caribou.models.classifier import classify
     from caribou.randomness import Streams
 
 
@@ -70,45 +69,34 @@ class LpgNet(EncodedMethod):
             parts={"counts": counts},
         )
 
-    def run(self, plan: ReleasePlan, graph: Graph, public: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
-        """Predict from features, then count and fit, stage by stage."""
+    def encoded(
+        self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None
+    ) -> tuple[Prior, np.ndarray]:
+        """What the encoder says out of fold, and what all its models say together. [n, C]"""
+        prior = self.prior(graph, streams, weights)
+        return prior, prior.encoder.probabilities(graph.features)
 
-        def fitted(_: int, inputs: list[np.ndarray]) -> ClassificationModule:
-            return self.fit_module(inputs, graph, self.classifier_hidden, streams)
-
-        return self._run_stages(plan, graph, public, fitted, noise)
-
-    def predict_graph(
-        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
-    ) -> Outputs:
-        """Predict another graph with the fitted MLPs."""
-
-        def fitted(stage: int, _: list[np.ndarray]) -> ClassificationModule:
-            return module_of(weights, f"stage_{stage}.")
-
-        return self._run_stages(plan, graph, prior_of(weights, graph), fitted, noise)
-
-    def _run_stages(
+    def run(
         self,
         plan: ReleasePlan,
         graph: Graph,
-        prior: Prior,
-        module_at: Callable[[int, list[np.ndarray]], ClassificationModule],
+        public: tuple[Prior, np.ndarray],
+        streams: Streams,
         noise: NoiseSource,
+        weights: Arrays | None = None,
     ) -> Outputs:
-        """Count under the classes predicted so far, and predict again. ``module_at``: the MLP of a stage, given its inputs."""
+        """Stage by stage: count under the classes predicted so far, fit and predict again."""
         counts = NoisyNeighbourCounts(graph, graph.num_classes, plan.parts["counts"], noise.stream("counts"))
-        inputs = [log_probabilities(prior.probabilities)]
-        probabilities = prior.encoder.probabilities(graph.features)
+        prior, probabilities = public
+        inputs, arrays = [log_probabilities(prior.probabilities)], prior.encoder.to_arrays()
         released: dict[str, np.ndarray] = {}
-        weights = prior.encoder.to_arrays()
         for stage in range(1, self.stages + 1):
             released[f"counts_{stage}"] = counts.ask(probabilities.argmax(axis=1))
             inputs = [*inputs, class_shares(released[f"counts_{stage}"])]
-            module = module_at(stage, inputs)
-            weights |= arrays_of(module, f"stage_{stage}.")
+            module = self.module(inputs, graph, self.classifier_hidden, streams, weights, f"stage_{stage}.")
+            arrays |= arrays_of(module, f"stage_{stage}.")
             probabilities = softmax(classify(module, inputs), axis=1)
-        return Outputs(probabilities, released | {"probabilities": probabilities}, weights)
+        return Outputs(probabilities, released | {"probabilities": probabilities}, arrays)
 
 
 def class_shares(counts: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ from caribou.mechanisms.noisy_descent import (
     train_privately,
 )
 from caribou.methods.catalogue import require_unit
-from caribou.methods.edge_method import EncodedMethod, prior_of
+from caribou.methods.edge_method import EncodedMethod, Start
 from caribou.models.encoder import widths
 from caribou.models.linear import path_length_schedule, random_feature_count, shrink_rows
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -64,8 +64,8 @@ with deferred_imports():
     from caribou.mechanisms.clipped_gradients import take_rows
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.mechanisms.noisy_mean import private_mean
-    from caribou.methods.base import Outputs
-    from caribou.models.class_prior import class_probabilities, probabilities_by
+    from caribou.methods.base import Arrays, Outputs
+    from caribou.models.class_prior import class_probabilities
     from caribou.models.features import centred_unit_rows, random_directions, unit_root_rows, with_random_features
     from caribou.models.network import chain_logits, first_layer, network_from_arrays, selu_network
     from caribou.models.public_features import PublicBasis, public_basis, read_public_features
@@ -109,39 +109,24 @@ class Mlp(EncodedMethod):
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
         )
 
-    def encoded(self, graph: Graph, streams: Streams) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Start:
         """Class probabilities, and what they are computed with. Training nodes are predicted by models not fitted on them."""
         if self.hidden is None:
-            return class_probabilities(graph, streams, self.objective)
-        prior = self.prior(graph, streams)
-        return prior.probabilities, prior.encoder.to_arrays()
+            return Start(*class_probabilities(graph, streams, self.objective, weights))
+        prior = self.prior(graph, streams, weights)
+        return Start(prior.probabilities, prior.encoder.to_arrays())
 
     def run(
         self,
         plan: ReleasePlan,
         graph: Graph,
-        public: tuple[np.ndarray, Mapping[str, np.ndarray]],
+        public: Start,
         streams: Streams,
         noise: NoiseSource,
+        weights: Arrays | None = None,
     ) -> Outputs:
         """The class probabilities are all there is."""
-        probabilities, weights = public
-        return Outputs(probabilities, {"probabilities": probabilities}, weights)
-
-    def predict_graph(
-        self,
-        plan: ReleasePlan,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        streams: Streams,
-        noise: NoiseSource,
-    ) -> Outputs:
-        """Predict another graph by its features."""
-        if self.hidden is None:
-            probabilities = probabilities_by(weights, graph)
-        else:
-            probabilities = prior_of(weights, graph).probabilities
-        return Outputs(probabilities, {"probabilities": probabilities}, weights)
+        return Outputs(public.rows, {"probabilities": public.rows}, public.arrays)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from caribou._validate import open_unit_interval, positive
 from caribou.errors import InputError
@@ -100,6 +100,15 @@ class NodeMethod:
     def assumptions(self) -> tuple[Assumption, ...]:
         """What the guarantee rests on beside the mechanisms."""
         return node_assumptions(self.model_below)
+
+    def require_memory_for(self, sizes: Sizes) -> None:
+        """Refuse a fit that does not fit into memory."""
+
+    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Self:
+        """What would not fit into memory is refused before anything is charged."""
+        if weights is None:
+            self.require_memory_for(graph.sizes(PrivacyUnit.NODE))
+        return self
 
     def outputs(self, graph: Graph, released: Arrays, weights: Arrays) -> Outputs:
         """What a release gives: predictions follow from it, and from each node's own features."""

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from caribou._validate import integer
 from caribou.machine.deferred import deferred_imports
-from caribou.methods.edge_method import EncodedMethod, arrays_of, module_of, prior_of
+from caribou.methods.edge_method import EncodedMethod, Start, arrays_of
 from caribou.methods.gap import plan_sums
 from caribou.methods.mlp import applied
 from caribou.methods.node_method import (
@@ -35,7 +35,6 @@ from caribou.methods.node_method import (
     plan_head,
     side_by_side,
 )
-from caribou.models.encoder import Prior
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums
 from caribou.privacy.mechanism_records import PARTS, SumsRecord
@@ -51,7 +50,7 @@ with deferred_imports():
     from caribou.mechanisms.neighbour_sums import StagedSums, bounded_adjacency
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods.base import Arrays, Outputs
-    from caribou.models.classifier import ClassificationModule, classify, embed
+    from caribou.models.classifier import classify, embed
     from caribou.randomness import Streams
 
 
@@ -79,50 +78,28 @@ class Progap(EncodedMethod):
         """K Gaussian mechanisms, which compose to the whole budget."""
         return plan_sums(self, sizes, budget, self.hops, "the noisy sums of every stage")
 
-    def run(self, plan: ReleasePlan, graph: Graph, public: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
-        """Stage by stage: sum with noise, then train on the sum."""
-        start = public.encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
-
-        def trained(_: int, inputs: list[np.ndarray]) -> ClassificationModule:
-            return self.fit_module(inputs, graph, start.shape[1], streams)
-
-        return self._stages(plan, graph, start, public.encoder.to_arrays(), trained, streams, noise)
-
-    def predict_graph(
-        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
-    ) -> Outputs:
-        """Predict another graph with the stages of a fitted model."""
-        public = prior_of(weights, graph).encoder
-        start = public.embeddings(graph.features)
-
-        def fitted(stage: int, _: list[np.ndarray]) -> ClassificationModule:
-            return module_of(weights, f"stage_{stage}.")
-
-        return self._stages(plan, graph, start, public.to_arrays(), fitted, streams, noise)
-
-    def _stages(
+    def run(
         self,
         plan: ReleasePlan,
         graph: Graph,
-        start: np.ndarray,
-        weights: Arrays,
-        module_at: Callable[[int, list[np.ndarray]], ClassificationModule],
+        public: Start,
         streams: Streams,
         noise: NoiseSource,
+        weights: Arrays | None = None,
     ) -> Outputs:
-        """Every stage in its order. ``module_at``: the stage and its inputs -> its layer and head; no edge is read there."""
+        """Stage by stage: sum with noise, then train on the sum; no edge is read there."""
         sums = StagedSums(bounded_adjacency(graph, None, streams.sampling), plan.parts["sums"], noise.stream("sums"))
-        embeddings, weights = [start], dict(weights)
+        embeddings, arrays = [public.rows], dict(public.arrays)
         released: dict[str, np.ndarray] = {}
         for stage in range(1, self.hops + 1):
             released[f"sums_{stage}"] = sums.release(embeddings[-1])
             inputs = [*embeddings, unit_length(released[f"sums_{stage}"])]
-            module = module_at(stage, inputs)
+            module = self.module(inputs, graph, public.rows.shape[1], streams, weights, f"stage_{stage}.")
             scores = classify(module, inputs)
             embeddings.append(unit_length(embed(module, inputs[-1])))
-            weights |= arrays_of(module, f"stage_{stage}.")
+            arrays |= arrays_of(module, f"stage_{stage}.")
         probabilities = np.asarray(softmax(scores, axis=1))
-        return Outputs(probabilities, released | {"probabilities": probabilities}, weights)
+        return Outputs(probabilities, released | {"probabilities": probabilities}, arrays)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ with deferred_imports():
     from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.mechanisms.noisy_mean import private_mean
-    from caribou.mechanisms.randomized_response import PerturbedGraph, perturb
+    from caribou.mechanisms.randomized_response import perturb
     from caribou.methods.base import Arrays, Outputs
     from caribou.models.features import centred_unit_rows, unit_root_rows
     from caribou.models.sage import Neighbourhoods, SageModel, fit_sage
@@ -133,15 +133,33 @@ class SageEdge(EdgeMethod):
             parts={"pairs": pairs},
         )
 
-    def encoded(self, graph: Graph, streams: Streams) -> None:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> None:
         """Nothing: the network reads the perturbed graph."""
 
-    def run(self, plan: ReleasePlan, graph: Graph, public: None, streams: Streams, noise: NoiseSource) -> Outputs:
-        """Perturb the graph, then train GraphSAGE on what was released."""
-        split, labels = graph.for_learning(public=True)
-        perturbed = self._perturb(plan, graph, noise)
+    def run(
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        public: None,
+        streams: Streams,
+        noise: NoiseSource,
+        weights: Arrays | None = None,
+    ) -> Outputs:
+        """Perturb the graph, then train GraphSAGE on what was released, or apply a fitted network."""
+        rule = METHODS[self.name].response or asymmetric_response
+        perturbed = perturb(graph, plan.parts["pairs"], noise, rule, max_edges=self.max_edges)
         around = Neighbourhoods.of(perturbed.pairs, graph.num_nodes)
-        model = fit_sage(
+        fitted = None if weights is None else SageModel.from_arrays(weights, self.network)
+        model = fitted or self._trained(graph, around, streams)
+        probabilities = softmax(model.scores(graph.features, around), axis=1)
+        released = {"probabilities": probabilities}
+        if plan.budget.is_private:  # without noise it is the graph itself, which no model carries
+            released |= {"edge_count": np.array(perturbed.count), "edges": perturbed.pairs}
+        return Outputs(probabilities, released, model.to_arrays(), perturbed.details)
+
+    def _trained(self, graph: Graph, around: Neighbourhoods, streams: Streams) -> SageModel:
+        split, labels = graph.for_learning(public=True)
+        return fit_sage(
             graph.features,
             around,
             labels,
@@ -152,28 +170,6 @@ class SageEdge(EdgeMethod):
             seed=streams.model_seed,
             objective=self.objective,
         )
-        return self._outputs(plan, graph, model, perturbed, around)
-
-    def predict_graph(
-        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
-    ) -> Outputs:
-        """Predict another graph with a fitted network."""
-        perturbed = self._perturb(plan, graph, noise)
-        around = Neighbourhoods.of(perturbed.pairs, graph.num_nodes)
-        return self._outputs(plan, graph, SageModel.from_arrays(weights, self.network), perturbed, around)
-
-    def _perturb(self, plan: ReleasePlan, graph: Graph, noise: NoiseSource) -> PerturbedGraph:
-        rule = METHODS[self.name].response or asymmetric_response
-        return perturb(graph, plan.parts["pairs"], noise, rule, max_edges=self.max_edges)
-
-    def _outputs(
-        self, plan: ReleasePlan, graph: Graph, model: SageModel, perturbed: PerturbedGraph, around: Neighbourhoods
-    ) -> Outputs:
-        probabilities = softmax(model.scores(graph.features, around), axis=1)
-        released = {"probabilities": probabilities}
-        if plan.budget.is_private:  # without noise it is the graph itself, which no model carries
-            released |= {"edge_count": np.array(perturbed.count), "edges": perturbed.pairs}
-        return Outputs(probabilities, released, model.to_arrays(), perturbed.details)
 
 
 @dataclass(frozen=True)
@@ -247,7 +243,6 @@ class SageNdp(SummingMethod):
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Private centre, private training on neighbourhoods, private sums for prediction, a private choice of their weight."""
         split, labels = graph.for_learning()
-        self._check_memory(graph)
         adjacency = self._bounded(graph, streams)
         mean = self._centre(graph, plan.parts["mean"], noise)
         rows = self._rows(graph, mean)
@@ -280,9 +275,9 @@ class SageNdp(SummingMethod):
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
-    def _check_memory(self, graph: Graph) -> None:
+    def require_memory_for(self, sizes: Sizes) -> None:
         """Sums over neighbours are dense, whatever the features are: three arrays [training nodes, d]."""
-        size, d = self._size(graph.sizes(PrivacyUnit.NODE)), graph.num_features
+        size, d = self._size(sizes), sizes.columns
         needed = 3 * DOUBLE * size * d
         require_memory(needed, f"the neighbourhoods of {size:,} training nodes with {d:,} columns")
 

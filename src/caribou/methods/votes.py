@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -153,7 +154,9 @@ class VotesEdge(EdgeMethod):
 
     def require_memory_for(self, sizes: Sizes) -> None:
         """Refuse what does not fit into memory."""
-        require_round_memory(self.max_rounds, sizes.nodes, sizes.classes, self.most_codes(sizes.classes))
+        rounds, n, C = self.max_rounds + 1, sizes.nodes, sizes.classes
+        needed = DOUBLE * n * C * (rounds + 8 + self.most_codes(C))
+        require_memory(needed, f"the answers of up to {rounds} rounds to {n:,} nodes in {C} classes")
 
     def vote_budget(self, budget: Budget) -> VoteBudget:
         """What the votes may spend if the whole budget is theirs."""
@@ -176,29 +179,34 @@ class VotesEdge(EdgeMethod):
             parts={"votes": votes},
         )
 
-    def encoded(self, graph: Graph, streams: Streams) -> tuple[np.ndarray, Arrays]:
-        """The prior: class probabilities from features, and what they are computed with."""
-        return class_probabilities(graph, streams, self.objective)
+    @one_thread()
+    def encoded(
+        self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None
+    ) -> tuple[VoteStart, Arrays]:
+        """What is known before an edge is read, and what the prior is computed with."""
+        prior, arrays = class_probabilities(graph, streams, self.objective, weights)
+        return VoteStart.of(self, graph, prior, plan.parts["votes"], streams), arrays
 
+    @one_thread()
     def run(
-        self, plan: ReleasePlan, graph: Graph, public: tuple[np.ndarray, Arrays], streams: Streams, noise: NoiseSource
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        public: tuple[VoteStart, Arrays],
+        streams: Streams,
+        noise: NoiseSource,
+        weights: Arrays | None = None,
     ) -> Outputs:
         """Ask in rounds, and combine prior and votes."""
-        prior, weights = public
-        decoded = run_rounds(self, graph, prior, plan.parts["votes"], streams, noise)
+        start, arrays = public
+        decoded = run_rounds(self, graph, start, plan.parts["votes"], noise)
         released = {**decoded.transcript, "probabilities": decoded.probabilities}
-        return Outputs(decoded.probabilities, released, {**weights, **decoded.learned.to_arrays()})
+        return Outputs(decoded.probabilities, released, {**arrays, **decoded.learned.to_arrays()})
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
         """A transcript about another graph. Its labelled nodes are needed: they send, and rates and head are learned on them."""
         require_labelled(sizes)
         return super().plan_graph(sizes, budget, weights)
-
-    def predict_graph(
-        self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource
-    ) -> Outputs:
-        """Ask on another graph, with the fitted prior."""
-        return self.run(plan, graph, (probabilities_by(weights, graph), weights), streams, noise)
 
     def plan_batch(self, sizes: Sizes, budget: Budget, weights: Arrays, link: Link | None, batch: int) -> ReleasePlan:
         """The transcript of a later batch of a growing graph; ``link``: the release that pays for it, None if it pays itself."""
@@ -208,15 +216,21 @@ class VotesEdge(EdgeMethod):
         return replace(plan, assumptions=assumptions, public_parameters={**plan.public_parameters, "batch": batch})
 
     @one_thread()
+    def prepare_batch(self, weights: Arrays, grown: Grown) -> VotesEdge:
+        """A copy that holds what public values tell about the arrivals, for `extend`."""
+        self.require_memory_for(grown.graph.sizes(PrivacyUnit.EDGE))
+        ready = copy(self)
+        object.__setattr__(ready, "_ready", (grown.graph, Batch.of(grown, weights)))
+        return ready
+
+    @one_thread()
     def extend(self, plan: ReleasePlan, weights: Arrays, released: Arrays, grown: Grown, noise: NoiseSource) -> Outputs:
         """Ask the pairs of arrivals. Rows of nodes that were there stay as they were released: nothing is asked about them."""
-        before, votes = released["probabilities"], plan.parts["votes"]
-        prior = probabilities_by(weights, grown.graph)[~grown.present]
-        learned = VoteModel.from_arrays(weights)
-        decode = decode_class_batch if learned.codes is None else decode_code_batch
-        batch = decode(self, grown, prior, learned, before, votes, noise)
-        probabilities = np.concatenate([before, batch.probabilities])
-        counts = {f"batch_{grown.batch}.{name}": array for name, array in batch.transcript.items()}
+        before, ready = released["probabilities"], self._ready
+        batch = ready[1] if ready is not None and ready[0] is grown.graph else Batch.of(grown, weights)
+        decoded = batch.decode(self, before, plan.parts["votes"], noise)
+        probabilities = np.concatenate([before, decoded.probabilities])
+        counts = {f"batch_{grown.batch}.{name}": array for name, array in decoded.transcript.items()}
         return Outputs(probabilities, {**released, **counts, "probabilities": probabilities}, weights)
 
 
@@ -242,43 +256,53 @@ class Decoded:
         return np.asarray(softmax(self.scores, axis=1))
 
 
-@one_thread()
-def run_rounds(
-    settings: VotesEdge, graph: Graph, prior: np.ndarray, budget: VoteBudget, streams: Streams, noise: NoiseSource
-) -> Decoded:
+@dataclass(frozen=True, eq=False)
+class VoteStart:
+    """All that is known before an edge is read. The prior must be public or already paid for.
+
+    Args:
+        roles: of the nodes.
+        share: of the labelled nodes in the pilot.
+        codes: of features, where nodes may send them.
+        code: [n], of every node.
+    """
+
+    roles: VoteRoles
+    share: float = 0.0
+    codes: FeatureCodes | None = None
+    code: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls, settings: VotesEdge, graph: Graph, prior: np.ndarray, budget: VoteBudget, streams: Streams
+    ) -> VoteStart:
+        """``prior``: class probabilities of every node, [n, C]; those of a labelled node must not know its own label."""
+        roles = VoteRoles.of(graph, prior, settings.calibration, settings.objective, streams.generator("votes"))
+        share = settings.pilot_share(roles, budget)
+        if settings.alphabet != "code" and share == 0:
+            return cls(roles)
+        codes = FeatureCodes.of(graph.features, settings.most_codes(graph.num_classes), streams.generator("codes"))
+        return cls(roles, share if codes.count > 1 else 0.0, codes, codes(graph.features))
+
+
+def run_rounds(settings: VotesEdge, graph: Graph, start: VoteStart, budget: VoteBudget, noise: NoiseSource) -> Decoded:
     """Ask in rounds under a budget of their own, e.g. a part of a composed one (then `VoteBudget.gaussian`).
 
-    ``prior``: class probabilities of every node, [n, C]; those of a labelled node must not know its own label.
-
     Formal guarantee: everything in the result is computed from public values, the prior and a transcript that costs
-    budget.event at edge level (docs/privacy.md, Theorem 4). The prior must be public or already paid for.
+    budget.event at edge level (docs/privacy.md, Theorem 4).
     """
-    settings.require_memory_for(graph.sizes(PrivacyUnit.EDGE))
-    roles = VoteRoles.of(graph, prior, settings.calibration, settings.objective, streams.generator("votes"))
+    roles = replace(start.roles, rng=deepcopy(start.roles.rng))  # a start may be used again
     noisy_counts = NoisyCounts(graph, graph.num_classes, budget, noise)
-    share = settings.pilot_share(roles, budget)
-    if settings.alphabet != "code" and share == 0:
+    codes, code = start.codes, start.code
+    if codes is None or code is None:
         return decode_classes(settings, noisy_counts, roles, None)
-    codes = FeatureCodes.of(graph.features, settings.most_codes(graph.num_classes), streams.generator("codes"))
-    code = codes(graph.features)
-    pilot = Pilot.ask(noisy_counts, roles, code, codes.count, share) if share > 0 and codes.count > 1 else None
+    pilot = Pilot.ask(noisy_counts, roles, code, codes.count, start.share) if start.share > 0 else None
     if settings.alphabet == "code" or (pilot is not None and pilot.prefers_code(roles, budget)):
-        tell("codes", 1)
-        return decode_codes(noisy_counts, roles, codes, code, pilot)
-    return decode_classes(settings, noisy_counts, roles, pilot)
-
-
-def released_by(pilot: Pilot | None) -> dict[str, np.ndarray]:
-    """What it released, by name; nothing if none was asked."""
-    return {} if pilot is None else {"pilot": pilot.counts}
-
-
-def require_round_memory(rounds: int, nodes: int, classes: int, further: int = 0) -> None:
-    """Refuse what does not fit into memory. ``further``: columns beside the counts of all rounds."""
-    require_memory(
-        DOUBLE * nodes * classes * (rounds + 1 + 8 + further),
-        f"the answers of up to {rounds + 1} rounds to {nodes:,} nodes in {classes} classes",
-    )
+        decoded = decode_codes(noisy_counts, roles, codes, code, pilot)
+    else:
+        decoded = decode_classes(settings, noisy_counts, roles, pilot)
+    asked = {} if pilot is None else {"pilot": pilot.counts}
+    return replace(decoded, transcript={**asked, **decoded.transcript})
 
 
 # -- what both alphabets begin and end with: public roles of the nodes, and the distribution of their counts --------------
@@ -546,41 +570,7 @@ def decode_classes(settings: VotesEdge, noisy_counts: NoisyCounts, roles: VoteRo
     learned = first.fit(first.ask())
     rounds = _Rounds(settings, noisy_counts, learned, np.ones(roles.nodes, dtype=bool), first.open, first.joint)
     known = rounds.run(first.known)
-    return Decoded(learned.head(known), {**released_by(pilot), "round_1": first.counts, **rounds.transcript}, learned)
-
-
-def decode_class_batch(
-    settings: VotesEdge,
-    grown: Grown,
-    prior: np.ndarray,
-    learned: VoteModel,
-    posterior: np.ndarray,
-    budget: VoteBudget,
-    noise: NoiseSource,
-) -> Decoded:
-    """Class scores of the arrivals, [m, C], and the released counts of every round, [m, C] each.
-
-    Formal guarantee: with all earlier batches the result costs budget.event once at edge level, if these were asked with the same
-    budget and ``grown`` lists everybody who was there (docs/privacy.md, Theorem 10). ``prior``: class probabilities of the
-    arrivals, [m, C]; ``posterior``: released ones of the nodes that were there, in their order, [n - m, C].
-    """
-    graph, C = grown.graph, posterior.shape[1]
-    require_round_memory(settings.max_rounds, graph.num_nodes, C)
-    noisy_counts = NoisyCounts(graph, C, budget, noise, grown.present)
-    log_prior = np.log(np.clip(prior, 1e-4, 1))
-    joint = np.tile(np.log(learned.multipliers), (len(prior), C, 1))
-    nobody = np.zeros(graph.num_nodes, dtype=bool)
-    rounds = _Rounds(settings, noisy_counts, learned, ~grown.present, nobody, joint)
-    rounds.p[grown.present] = posterior
-    rounds.p[~grown.present] = softmax(learned.prior_head(Evidence.of_prior(log_prior)), axis=1)
-    labelled = np.zeros(graph.num_nodes, dtype=bool)
-    if graph.split is not None and graph.labels is not None:
-        labelled[graph.split.train] = True
-        labelled[graph.split.val] = True
-        rounds.p[labelled] = np.eye(C)[np.array(graph.labels)[labelled]]  # a label that is public is certain
-    sure = rounds.p.max(axis=1) > settings.voter_confidence
-    known = rounds.run(rounds.first_of_batch(labelled | sure, log_prior))
-    return Decoded(learned.head(known), rounds.transcript, learned)
+    return Decoded(learned.head(known), {"round_1": first.counts, **rounds.transcript}, learned)
 
 
 class _Rounds:
@@ -821,7 +811,7 @@ def decode_codes(
     known = Evidence(roles.log_prior, fitted.evidence, no_votes, code_columns(counts, exposure))
     head, senders = roles.head(known), np.array([new.sum()])
     learned = VoteModel(roles.prior_head, rates, senders, fitted.model.overdispersed, fitted.multipliers, head, codes)
-    return Decoded(head(known), {**released_by(pilot), "codes": counts}, learned)
+    return Decoded(head(known), {"codes": counts}, learned)
 
 
 def _rank(roles: VoteRoles) -> np.ndarray:
@@ -831,40 +821,6 @@ def _rank(roles: VoteRoles) -> np.ndarray:
     others = np.flatnonzero(~roles.labelled)
     rank[others] = len(roles.order) + roles.rng.permutation(len(others))
     return rank
-
-
-def decode_code_batch(
-    settings: VotesEdge,
-    grown: Grown,
-    prior: np.ndarray,
-    learned: VoteModel,
-    posterior: np.ndarray,
-    budget: VoteBudget,
-    noise: NoiseSource,
-) -> Decoded:
-    """As `decode_class_batch`, guarantee included (docs/privacy.md, Theorem 10): everybody sends once, arrivals receive."""
-    codes, n = learned.codes, grown.graph.num_nodes
-    if codes is None:
-        raise InputError("weights must hold the codes of features, got those of class messages")
-    M = codes.count
-    require_memory(DOUBLE * n * (M + 8), f"the codes of {n:,} nodes")
-    noisy_counts = NoisyCounts(grown.graph, prior.shape[1], budget, noise, grown.present)
-    arrives = np.flatnonzero(~grown.present)
-    old = n - len(arrives)
-    rank = np.zeros(n)
-    rank[arrives] = 1 + np.arange(len(arrives))
-    code = codes(grown.graph.features)
-    counts = noisy_counts.ask(np.ones(n, dtype=bool), rank, code, ~grown.present, M)[arrives]
-    exposure = (old + np.arange(len(arrives))) / int(learned.senders[0])
-    log_prior = np.log(np.clip(prior, 1e-4, 1))
-    p0 = softmax(learned.prior_head(Evidence.of_prior(log_prior)), axis=1)
-    # arrivals need not have as many edges as the nodes of the fit, which the rates are from
-    scale = vote_scale(counts.astype(np.float64), (p0 @ learned.rates) * exposure[:, None])
-    L = code_likelihood(learned.count_model(budget), counts, scale * learned.rates, exposure)
-    evidence = class_evidence(L + np.log(learned.multipliers))
-    columns = code_columns(counts, exposure) / max(scale, 0.25)
-    known = Evidence(log_prior, evidence, np.zeros_like(log_prior), columns)
-    return Decoded(learned.head(known), {"codes": counts}, learned)
 
 
 def code_likelihood(model: CountModel, counts: np.ndarray, rates: np.ndarray, exposure: np.ndarray) -> np.ndarray:
@@ -890,6 +846,84 @@ def code_likelihood(model: CountModel, counts: np.ndarray, rates: np.ndarray, ex
 def code_columns(counts: np.ndarray, exposure: np.ndarray) -> np.ndarray:
     """Counts brought to what all senders would have sent, as a head takes them. [n, M], [n] -> [n, M]"""
     return counts / np.maximum(exposure, 0.25)[:, None]
+
+
+# -- a later batch of a growing graph ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Arrivals, what public values tell about them, and what the first fit learned.
+
+    Args:
+        grown: everybody who was ever there.
+        learned: rates and heads.
+        prior: [m, C], log probabilities of the arrivals.
+        code: [n], what every node sends; None: its class.
+    """
+
+    grown: Grown
+    learned: VoteModel
+    prior: np.ndarray
+    code: np.ndarray | None
+
+    @classmethod
+    def of(cls, grown: Grown, weights: Arrays) -> Batch:
+        """By fitted weights."""
+        learned, graph = VoteModel.from_arrays(weights), grown.graph
+        prior = probabilities_by(weights, graph)[~grown.present]
+        code = None if learned.codes is None else learned.codes(graph.features)
+        return cls(grown, learned, np.log(np.clip(prior, 1e-4, 1)), code)
+
+    @property
+    def p0(self) -> np.ndarray:
+        """The calibrated prior. [m, C]"""
+        return np.asarray(softmax(self.learned.prior_head(Evidence.of_prior(self.prior)), axis=1))
+
+    def decode(self, settings: VotesEdge, posterior: np.ndarray, budget: VoteBudget, noise: NoiseSource) -> Decoded:
+        """Class scores of the arrivals, [m, C], and the released counts, [m, S] each.
+
+        Formal guarantee: with all earlier batches the result costs budget.event once at edge level, if these were asked with
+        the same budget and ``grown`` lists everybody who was there (docs/privacy.md, Theorem 10). ``posterior``: released
+        class probabilities of the nodes that were there, in their order, [n - m, C].
+        """
+        noisy_counts = NoisyCounts(self.grown.graph, self.prior.shape[1], budget, noise, self.grown.present)
+        if self.code is None:
+            return self._classes(settings, noisy_counts, posterior)
+        return self._codes(noisy_counts, self.code)
+
+    def _classes(self, settings: VotesEdge, noisy_counts: NoisyCounts, posterior: np.ndarray) -> Decoded:
+        """Nodes that were there send to arrivals, and arrivals to each other, round by round."""
+        graph, present, learned, (m, C) = self.grown.graph, self.grown.present, self.learned, self.prior.shape
+        joint = np.tile(np.log(learned.multipliers), (m, C, 1))
+        nobody = np.zeros(graph.num_nodes, dtype=bool)
+        rounds = _Rounds(settings, noisy_counts, learned, ~present, nobody, joint)
+        rounds.p[present], rounds.p[~present] = posterior, self.p0
+        labelled = nobody.copy()
+        if graph.split is not None and graph.labels is not None:
+            labelled[graph.split.train] = True
+            labelled[graph.split.val] = True
+            rounds.p[labelled] = np.eye(C)[np.array(graph.labels)[labelled]]  # a label that is public is certain
+        sure = rounds.p.max(axis=1) > settings.voter_confidence
+        known = rounds.run(rounds.first_of_batch(labelled | sure, self.prior))
+        return Decoded(learned.head(known), rounds.transcript, learned)
+
+    def _codes(self, noisy_counts: NoisyCounts, code: np.ndarray) -> Decoded:
+        """Everybody sends once, and arrivals receive."""
+        learned, arrives = self.learned, np.flatnonzero(~self.grown.present)
+        n, m = len(code), len(arrives)
+        rank = np.zeros(n)
+        rank[arrives] = 1 + np.arange(m)
+        everybody, symbols = np.ones(n, dtype=bool), learned.rates.shape[1]
+        counts = noisy_counts.ask(everybody, rank, code, ~self.grown.present, symbols)[arrives]
+        exposure = (n - m + np.arange(m)) / int(learned.senders[0])
+        # arrivals need not have as many edges as the nodes of the fit, which the rates are from
+        scale = vote_scale(counts.astype(np.float64), (self.p0 @ learned.rates) * exposure[:, None])
+        L = code_likelihood(learned.count_model(noisy_counts.budget), counts, scale * learned.rates, exposure)
+        evidence = class_evidence(L + np.log(learned.multipliers))
+        columns = code_columns(counts, exposure) / max(scale, 0.25)
+        known = Evidence(self.prior, evidence, np.zeros_like(self.prior), columns)
+        return Decoded(learned.head(known), {"codes": counts}, learned)
 
 
 # -- node level ----------------------------------------------------------------------------------------------------

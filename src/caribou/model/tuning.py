@@ -20,9 +20,10 @@ from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted, Method, Outputs, declared_plan, fit
+from caribou.methods.base import Fitted, Method, Outputs, declared_plan, fit, prepared
 from caribou.methods.catalogue import METHODS, Space, resolve
 from caribou.metrics import SELECTING, Metrics, metric_name
+from caribou.models.encoder import kept_encoders
 from caribou.privacy.assumptions import STANDING, Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event, Laplace
@@ -31,7 +32,7 @@ from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.selection import SelectionPlan, plan_selection
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, execute
+from caribou.release import Drawn, LedgerLike, execute, require_left
 
 DEFAULT = "default"
 """In a space: the method's own default, which may be a rule of the budget that no value stands for."""
@@ -114,15 +115,23 @@ def tune(
     )
     search = declared_plan(recipes[0], planned, budget, graph)
 
+    selected, listed = search.parts["selection"], [int(i) for i in order]
+    require_left(search, graph, ledger)
+    with kept_encoders():  # trials whose encoders have the same settings share one
+        ready = {
+            place: prepared(recipes[place], search.parts["trials"][place], graph, Streams(seed))
+            for place in (dict.fromkeys(listed) if selected.random is None else range(len(recipes)))
+        }
+
     def run(source: NoiseSource) -> Drawn[tuple[Method, Outputs, float]]:
-        selected, places = search.parts["selection"], [int(i) for i in order]
+        places = listed
         if selected.random is not None:
             # The theorem is about independent trials of one distribution: how many, and which settings, are private randomness.
             randomness = source.stream("trials")
             number = randomness.trial_number(shape=selected.random.shape, stop=selected.random.stop)
             places = [int(place) for place in randomness.integers(number, below=len(recipes))]
         # by place: two settings that look the same in a record need not have the same plan
-        tried = [(recipes[place], search.parts["trials"][place]) for place in places]
+        tried = [(ready[place], search.parts["trials"][place]) for place in places]
         # what a draw of the best trial adds has no place in the certificate, which is about all trials
         return Drawn(_best_trial(tried, search, graph, seed, source, progress, metric))
 

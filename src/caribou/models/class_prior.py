@@ -198,12 +198,14 @@ def learners_for(
 
 
 def class_probabilities(
-    graph: Graph, streams: Streams, objective: Objective = USUAL
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    graph: Graph, streams: Streams, objective: Objective = USUAL, weights: Mapping[str, np.ndarray] | None = None
+) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
     """Class probabilities of every node, [n, C]: those that came with the graph, or fitted ones; and the weights of the fit.
 
-    ``objective``: how much each class counts.
+    ``objective``: how much each class counts. ``weights``: of a fit that is to be applied to another graph.
     """
+    if weights is not None:
+        return probabilities_by(weights, graph), weights
     if graph.prior is not None:
         require_out_of_fold(graph, graph.prior)
         return graph.prior, {}

@@ -260,6 +260,9 @@ def kept_encoders(store: Store | None = None, priors: Store | None = None) -> It
         store: where encoders are kept; None keeps them in memory.
         priors: where class priors are kept, likewise.
     """
+    if store is None and _kept.get() is not None:  # they are kept already
+        yield
+        return
     token = _kept.set({} if store is None else store)
     other = kept_priors.set({} if priors is None else priors)
     try:
@@ -267,16 +270,6 @@ def kept_encoders(store: Store | None = None, priors: Store | None = None) -> It
     finally:
         _kept.reset(token)
         kept_priors.reset(other)
-
-
-@contextmanager
-def encoders_once() -> Iterator[None]:
-    """As `kept_encoders` in memory, unless encoders are kept already."""
-    if _kept.get() is not None:
-        yield
-        return
-    with kept_encoders():
-        yield
 
 
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN, objective: Objective = USUAL) -> Prior:
