@@ -38,6 +38,8 @@ _DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\
 _TRUTH = {
     word: float(truth) for truth in (True, False) for word in (str(truth), str(truth).lower(), str(truth).upper())
 }
+_PLAIN_NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+"""What a number looks like that Arrow and Python spell in the same way: a column of them is read at once, not cell by cell."""
 _FEW_WORDS = 20
 """So many words at most are offered as categories or classes."""
 _FLAGGED_WORDS = 10
@@ -54,35 +56,60 @@ def _strict(findings: Findings | None) -> Findings:
 
 
 def texts(
-    column: Any,
-    title: str,
-    place: Place,
-    findings: Findings | None = None,
-    *,
-    unknown: Collection[str] = (),
-    aliases: Mapping[str, str] = _NO_ALIASES,
-    kind: Finding | None = Finding.ID_CELLS,
-) -> np.ndarray:
-    """Cells of a pandas column as normalised text; None where the cell is empty or one of the ``unknown`` words.
+    column: Any, title: str, place: Place, findings: Findings | None = None, kind: Finding | None = Finding.ID_CELLS
+) -> Any:
+    """Cells of an Arrow column as normalised text, null where one is empty.
 
-    ``aliases``: words that are read as others. ``kind``: what a cell is that is neither text nor a whole number;
-    None: it counts as empty.
+    ``kind``: what a cell is that is neither text nor a whole number; None: it counts as empty.
     """
-    cells = column.astype(object).to_numpy()
-    result = np.full(len(cells), None, dtype=object)
-    words = {word_of(word) for word in unknown}
-    wrong = []
-    for k in np.flatnonzero(~column.isna().to_numpy(dtype=bool)):
-        text = _text(cells[k])
-        if text is None:
-            wrong.append(int(k))
-        elif (text := aliases.get(text, text)) not in words:
-            result[k] = text or None
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.large_string())
+    if _is_text(column):
+        text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+        # the number 1 and the texts 1 and 1.0 are one id; 01 is another
+        whole = pc.replace_substring_regex(text, r"^(0|-?[1-9][0-9]{0,17})\.0+$", r"\1")
+        return pc.if_else(pc.equal(whole, ""), pa.scalar(None, pa.large_string()), whole)
+    cells = [None if is_missing(cell) else cell for cell in column.to_pylist()]
+    found = [None if cell is None else _text(cell) for cell in cells]
+    wrong = [k for k, cell in enumerate(cells) if cell is not None and found[k] is None]
     if wrong and kind is not None:
         rule = f"must hold text or whole numbers, got {shown(cells[wrong[0]])}"
         flags = (f"--ignore {quoted(title)}",) if kind is Finding.LABEL_CELLS else _ROLE_FLAGS.get(kind, ())
         _strict(findings).cells(kind, title, place, wrong, rule, cells, flags)
-    return result
+    return pa.array([cell or None for cell in found], pa.large_string())
+
+
+def words(texts: Any, unknown: Collection[str] = (), aliases: Mapping[str, str] = _NO_ALIASES) -> np.ndarray:
+    """Texts by rules: those that stand for others are the others. None where one is empty or one of the ``unknown`` words."""
+    empty = {word_of(word) for word in unknown}
+    meant = (aliases.get(text, text) for text in texts.to_pylist())
+    return np.array([None if text in empty else text for text in meant], dtype=object)
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether there is nothing in a cell: not a number is nothing, too."""
+    return cell is None or cell != cell
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Arrow arrays as one. Where they are of different types, cells become text, each by itself."""
+    import pyarrow as pa
+
+    kinds = {part.type for part in parts if not pa.types.is_null(part.type)}
+    if len(kinds) > 1:
+        cells = (cell for part in parts for cell in part.to_pylist())
+        return pa.array([None if is_missing(cell) else word_of(cell) for cell in cells], pa.large_string())
+    return pa.concat_arrays([part.cast(kind) for part in parts for kind in kinds or {part.type}])
+
+
+def _is_text(column: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
 def _text(cell: Any) -> str | None:
@@ -230,21 +257,21 @@ class Features:
 
 
 def features(
-    frame: Any,
+    table: Any,
     titles: Sequence[str],
     place: Place,
     findings: Findings | None = None,
     rules: ColumnRules | None = None,
     precision: type[np.floating[Any]] = np.float32,
 ) -> Features:
-    """The feature columns of a table by its rules, as one array. A row of empty cells alone is zero."""
+    """The feature columns of a table of Arrow by its rules, as one array. A row of empty cells alone is zero."""
     rules, found = rules or ColumnRules(), _strict(findings)
-    columns = {title: _Column.of(frame[title], rules, category=title in rules.categories) for title in titles}
+    columns = {title: _Column.of(table, title, rules) for title in titles}
     lesson = Lesson(titles, rules)
     for title in lesson.titles:
-        lesson.take(columns[title])
+        lesson.take(title, columns[title])
     rules = lesson.rules()
-    blank = np.ones(len(frame), dtype=bool)
+    blank = np.ones(table.num_rows, dtype=bool)
     for column in columns.values():
         blank &= column.missing
     found.note(
@@ -264,7 +291,7 @@ def features(
                 found.add(Problem(Finding.NEW_COLUMN_NAMES, place(0), rule, flags=flags, column=title))
             names.append(name)
             arrays.append(np.where(blank, 0.0, values).astype(precision))
-    values = np.stack(arrays, axis=1) if arrays else np.empty((len(frame), 0), precision)
+    values = np.stack(arrays, axis=1) if arrays else np.empty((table.num_rows, 0), precision)
     unscaled = tuple(title for title in titles if title not in rules.categories and rules.range_of(title) is None)
     return Features(values, tuple(names), replace(rules, unscaled=unscaled))
 
@@ -274,9 +301,9 @@ class Lesson:
 
     The table may come in pieces. At node level what was learned is refused (`ColumnRules.undeclared`).
 
-    >>> import pandas as pd
+    >>> import pyarrow as pa
     >>> lesson = Lesson(["kind", "age"], ColumnRules(categories={"kind": None}, fills={"age": "indicator"}))
-    >>> lesson.read(pd.DataFrame({"kind": ["b", "a"], "age": [30.0, None]}))
+    >>> lesson.read(pa.record_batch({"kind": ["b", "a"], "age": [30.0, None]}))
     >>> lesson.rules().learned_categories, lesson.rules().learned_fills
     ({'kind': ('a', 'b')}, {'age': 30.0})
     """
@@ -301,14 +328,13 @@ class Lesson:
         """The columns that must be looked at; none if all is declared."""
         return [*self._words, *self._sums]
 
-    def read(self, frame: Any) -> None:
+    def read(self, table: Any) -> None:
         """Some rows of all columns that must be looked at."""
         for title in self.titles:
-            self.take(_Column.of(frame[title], self._rules, category=title in self._words))
+            self.take(title, _Column.of(table, title, self._rules))
 
-    def take(self, column: _Column) -> None:
+    def take(self, title: str, column: _Column) -> None:
         """Some rows of one of them. What is no number is refused where features are read."""
-        title = str(column.cells.name)
         if title in self._words:
             if len(self._words[title]) <= MAX_CATEGORIES:  # more are refused, and need not be held
                 self._words[title].update(word for word in column.words(self._rules) if word is not None)
@@ -335,31 +361,37 @@ class Lesson:
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Cells of a feature column.
+    """A feature column of Arrow.
 
     ``missing``: empty or blank, or an unknown word; in a column of numbers also the number that such a word spells. ``values``:
     the numbers that cells hold or spell, not a number where they hold none, nor in a column of categories, where ``01`` is not
     ``1``.
     """
 
-    cells: Any
+    column: Any
     missing: np.ndarray
     values: np.ndarray
 
     @classmethod
-    def of(cls, column: Any, rules: ColumnRules, *, category: bool) -> _Column:
-        from pandas.api import types
+    def of(cls, table: Any, title: str, rules: ColumnRules) -> _Column:
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
-        missing = np.array(column.isna(), dtype=bool)
+        column, category, notation = table.column(title), title in rules.categories, rules.notation_of(title)
+        column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        if _is_text(column) and not category and notation == PLAIN:
+            trimmed = pc.utf8_trim_whitespace(column)
+            if pc.all(pc.match_substring_regex(trimmed, _PLAIN_NUMBER)).as_py():
+                column = trimmed.cast(pa.float64())
+        missing = np.array(column.is_null(nan_is_null=True))
         unknown = [number for word in rules.unknown if (number := _value(word)) is not None]
-        notation = rules.notation_of(str(column.name))
         whole = 100.0 if notation.percent else 1.0
-        if not category and (types.is_bool_dtype(column.dtype) or types.is_any_real_numeric_dtype(column.dtype)):
+        is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+        if not category and any(kind(column.type) for kind in is_number):
             # what the loop below gives, without a step for each cell
-            values = column.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0
+            values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
             return cls(column, missing | np.isin(values, unknown), values / whole)
-        words = {word_of(word) for word in rules.unknown} | {""}
-        cells = column.astype(object).to_numpy()
+        words, cells = {word_of(word) for word in rules.unknown} | {""}, column.to_pylist()
         values = np.full(len(cells), np.nan)
         for k in np.flatnonzero(~missing):
             missing[k] = word_of(cells[k]) in words
@@ -369,9 +401,17 @@ class _Column:
 
     def words(self, rules: ColumnRules) -> np.ndarray:
         """Cells as words of categories; None where they are missing."""
-        cells = self.cells.astype(object).to_numpy()
-        texts = [None if self.missing[k] else word_of(cell) for k, cell in enumerate(cells)]
+        texts = [
+            None if gone else word_of(cell) for gone, cell in zip(self.missing, self.column.to_pylist(), strict=True)
+        ]
         return np.array([None if text is None else rules.aliases.get(text, text) for text in texts], dtype=object)
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether an empty cell may have been not a number."""
+        import pyarrow as pa
+
+        return bool(pa.types.is_floating(self.column.type))
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,7 +443,7 @@ class _Reader:
         fill = self.rules.fill_of(title)
         if missing.any() and fill is None:
             flags = (f"--fill {quoted(title)}=indicator", f"--fill {quoted(title)}=VALUE", f"--ignore {quoted(title)}")
-            words = "must hold numbers, got an empty cell" + (" (nan)" if self.column.cells.dtype.kind == "f" else "")
+            words = "must hold numbers, got an empty cell" + (" (nan)" if self.column.is_floating else "")
             self._problem(Finding.EMPTY_CELLS, np.flatnonzero(missing), words, flags)
             return None
         scaled = self.rules.scaled(title, np.where(self.column.missing, 0.0, values))
@@ -462,7 +502,7 @@ class _Reader:
         wrong = np.flatnonzero(np.isnan(values) & ~self.column.missing)
         if len(wrong) == 0:
             return values
-        cells = self.column.cells.astype(object).to_numpy()
+        cells = self.column.column.to_pylist()
         found = [cells[k] for k in wrong]
         if all(_is_date(cell) for cell in found):
             rule = f"must hold numbers, got the date {shown(str(found[0]))}"

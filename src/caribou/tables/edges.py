@@ -12,7 +12,8 @@ import numpy as np
 from caribou.errors import DataError
 from caribou.graph.checks import listed
 from caribou.tables import cells as columns
-from caribou.tables.ids import NodeIds, Spool, grouped, joined, place_in, spooled, texts
+from caribou.tables.cells import joined, texts
+from caribou.tables.ids import NodeIds, Spool, grouped, place_in, spooled
 from caribou.tables.inspect import EXAMPLES, Finding, Findings, Problem, examples_of, raise_problems, shown
 from caribou.tables.read import Titles, chosen
 from caribou.tables.rules import ColumnRules, quoted
@@ -205,7 +206,7 @@ def _integers(column: Any, title: str, piece: Piece) -> np.ndarray:
 
     if pa.types.is_integer(column.type) and not column.null_count:
         return column.to_numpy()
-    cells = texts(column, title, piece)
+    cells = texts(column, title, piece.row)
     good = pc.fill_null(pc.match_substring_regex(cells, r"^-?[0-9]{1,18}$"), False).to_numpy(zero_copy_only=False)
     if not good.all():
         k = int(np.flatnonzero(~good)[0])
@@ -323,7 +324,7 @@ class NumberedEdges:
 
         if self.ids.is_numbers and pa.types.is_integer(column.type):
             return column.cast(pa.int64())
-        return texts(column, title, piece, self.findings)
+        return texts(column, title, piece.row, self.findings)
 
     def _places(self, ends: list[Any], ids: Any) -> np.ndarray:
         """Places of both ends among some of the ids, [2, pairs]; -1 for one that is not there."""

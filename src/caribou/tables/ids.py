@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from caribou.machine.memory import require_memory
-from caribou.tables import cells as columns
+from caribou.tables.cells import joined, texts
 from caribou.tables.inspect import EXAMPLES, Finding, Findings, Problem, examples_of, shown
-from caribou.tables.sources import Piece, Rows, Table
+from caribou.tables.sources import Rows, Table
 
 FILE = "node.ids"
 _PER_ID = 128
@@ -25,23 +25,6 @@ _PER_ID = 128
 _FLAGS = ("--column id=TITLE if ids are in another column, else mend the table",)
 _PIECE = 1 << 16
 """Rows of a node table that are read together."""
-
-
-def texts(column: Any, title: str, piece: Piece, findings: Findings | None = None) -> Any:
-    """Cells as normalised text, null where one is empty: what `cells.texts` makes of them, for whole columns at once."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = column.type
-    if pa.types.is_integer(kind):
-        return column.cast(pa.large_string())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
-        text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
-        # the number 1 and the texts 1 and 1.0 are one id; 01 is another
-        whole = pc.replace_substring_regex(text, r"^(0|-?[1-9][0-9]{0,17})\.0+$", r"\1")
-        return pc.if_else(pc.equal(whole, ""), pa.scalar(None, pa.large_string()), whole)
-    cells = columns.texts(column.to_pandas(integer_object_nulls=True), title, piece.row, findings)
-    return pa.array(cells, type=pa.large_string())
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +58,7 @@ class NodeIds:
         empty: list[int] = []
         writer = None if folder is None else Spool(folder / FILE, 1)
         for piece in table.pieces(_PIECE, [title]):
-            ids = texts(piece.batch.column(0), title, piece, findings)
+            ids = texts(piece.batch.column(0), title, piece.row, findings)
             first = rows.note(piece)
             empty += [first + int(k) for k in np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))]
             numbers = numbers and ids.equals(pa.array(np.arange(first, rows.count)).cast(pa.large_string()))
@@ -159,8 +142,8 @@ class NodeIds:
         if examples:
             row, first, text = examples[0]
             rule = f"column {self.title!r} must hold unique ids, got {shown(text)} again (first in row {first + 1})"
-            texts, count = examples_of(text for _, _, text in examples), int(again.sum())
-            findings.add(Problem(Finding.REPEATED_IDS, rows(row), rule, count, texts, _FLAGS, self.title))
+            found, count = examples_of(text for _, _, text in examples), int(again.sum())
+            findings.add(Problem(Finding.REPEATED_IDS, rows(row), rule, count, found, _FLAGS, self.title))
 
     def _texts(self) -> Iterator[Any]:
         return iter(self.held) if self.path is None else (ids for (ids,) in spooled(self.path))
@@ -183,14 +166,6 @@ def grouped(parts: Iterable[Sequence[Any]], size: int) -> Iterator[list[Any]]:
             kept = []
     if kept:
         yield [joined(column) for column in zip(*kept, strict=True)]
-
-
-def joined(parts: Sequence[Any]) -> Any:
-    """Arrays as one; numbers beside text become text."""
-    import pyarrow as pa
-
-    mixed = len({part.type for part in parts}) > 1
-    return pa.concat_arrays([part.cast(pa.large_string()) for part in parts] if mixed else list(parts))
 
 
 class Spool:

@@ -19,11 +19,10 @@ from caribou.graph.checks import MAX_NODES
 from caribou.graph.classes import Classes
 from caribou.graph.graph import Graph
 from caribou.privacy.budget import PrivacyUnit
-from caribou.tables.cells import Features, Lesson, features
+from caribou.tables.cells import Features, Lesson, features, joined
 from caribou.tables.edges import ArrayFile, open_edges, with_row_numbers
 from caribou.tables.ids import NodeIds
 from caribou.tables.inspect import Findings, raise_problems
-from caribou.tables.numerals import PLAIN
 from caribou.tables.read import Reading, Roles, Titles, build, divided, warn_of_notes
 from caribou.tables.rules import ColumnRules
 from caribou.tables.sources import FrameTable, HeldTable, Piece, Rows, Source, Table, copied, open_table
@@ -31,8 +30,6 @@ from caribou.tables.sources import FrameTable, HeldTable, Piece, Rows, Source, T
 FEATURES = "features.npy"
 _ROWS = 1 << 16
 """Rows of a node table that are read together where they stream past."""
-_PLAIN_NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-"""What a number looks like that Arrow and Python spell in the same way."""
 
 
 def read_tables(
@@ -67,9 +64,10 @@ def read_tables(
     where = _rows(table)
     pairs = _pairs(edges, titles, ids, rules, findings)
     node_ids = np.arange(ids.count) if findings.problems else ids.array()
-    frame = _frame(table, [title for title in table.titles if title != roles.id], roles, rules)
     roles.check(rules, table.name, findings)
-    return build(frame, roles, where, table.name, pairs, node_ids, name, classes, rules, unit, findings)
+    return build(
+        _whole(table, table.titles), roles, where, table.name, pairs, node_ids, name, classes, rules, unit, findings
+    )
 
 
 def _pairs(edges: Source, titles: Titles, ids: NodeIds, rules: ColumnRules, findings: Findings) -> np.ndarray:
@@ -85,41 +83,18 @@ def _rows(table: Table) -> Rows:
     return rows
 
 
-def _frame(table: Table, titles: Sequence[str], roles: Roles, rules: ColumnRules) -> Any:
-    """Some columns as one pandas frame."""
-    import pandas as pd
-
-    parts = [frame for _, frame in _frames(table, titles, roles, rules)]
-    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
-
-
-def _frames(
-    table: Table, titles: Sequence[str], roles: Roles, rules: ColumnRules, size: int = 1 << 20
-) -> Iterator[tuple[Piece, Any]]:
-    """Some columns as pandas frames; a piece without rows is left out."""
-    import pandas as pd
-
-    if not titles:
-        yield Piece(table.name, 0, None), pd.DataFrame(index=pd.RangeIndex(table.count()))
-        return
-    for piece in table.pieces(size, titles):
-        if len(piece.batch):
-            cells = (_cells(c, title, roles, rules) for c, title in zip(piece.batch.columns, titles, strict=True))
-            yield piece, pd.DataFrame(dict(zip(titles, cells, strict=True)))
-
-
-def _cells(column: Any, title: str, roles: Roles, rules: ColumnRules) -> Any:
-    """A column in pandas. Text of features that spells plain numbers becomes numbers at once, not cell by cell."""
+def _whole(table: Table, titles: Sequence[str]) -> Any:
+    """Some columns as one batch."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    spelled = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    numeric = title in roles.features and title not in rules.categories and rules.notation_of(title) == PLAIN
-    if spelled and numeric:
-        trimmed = pc.utf8_trim_whitespace(column)
-        if pc.all(pc.match_substring_regex(trimmed, _PLAIN_NUMBER)).as_py():
-            column = trimmed.cast(pa.float64())
-    return column.to_pandas(integer_object_nulls=True)
+    batches = [piece.batch for piece in _pieces(table, titles)]
+    titles = batches[0].schema.names
+    return pa.record_batch([joined([batch.column(title) for batch in batches]) for title in titles], titles)
+
+
+def _pieces(table: Table, titles: Sequence[str], size: int = 1 << 20) -> Iterator[Piece]:
+    """Some columns in pieces that have rows. A column at least, for rows without any could not be counted."""
+    return (piece for piece in table.pieces(size, titles or table.titles[:1]) if len(piece.batch))
 
 
 def graph_from_tables(
@@ -272,7 +247,7 @@ class NodeTable:
         place = _places(node_ids)
         known = [title for title in (self.roles.label, self.roles.split) if title is not None]
         bare = build(
-            _frame(self.table, known, self.roles, self.rules),
+            _whole(self.table, known),
             replace(self.roles, features=(), ignored=()),
             _rows(self.table),
             self.name,
@@ -311,9 +286,9 @@ class NodeTable:
 
     def _made(self, rules: ColumnRules, size: int, precision: type[np.floating[Any]]) -> Iterator[Features]:
         """The features of some rows at a time; the first rows that have a problem are refused."""
-        for piece, frame in _frames(self.table, self.roles.features, self.roles, rules, size):
+        for piece in _pieces(self.table, self.roles.features, size):
             findings = Findings()
-            made = features(frame, self.roles.features, piece.row, findings, rules, precision)
+            made = features(piece.batch, self.roles.features, piece.row, findings, rules, precision)
             if findings.problems:
                 raise_problems(findings.problems)
             yield made
@@ -322,8 +297,8 @@ class NodeTable:
         """The rules with what must be learned from the whole table before the first row is read by them."""
         lesson = Lesson(self.roles.features, self.rules)
         if lesson.titles:
-            for _, frame in _frames(self.table, lesson.titles, self.roles, self.rules, _ROWS):
-                lesson.read(frame)
+            for piece in _pieces(self.table, lesson.titles, _ROWS):
+                lesson.read(piece.batch)
         return lesson.rules()
 
 

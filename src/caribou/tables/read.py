@@ -136,7 +136,7 @@ class Reading:
 
 
 def build(
-    frame: Any,
+    table: Any,
     roles: Roles,
     place: columns.Place,
     source: object,
@@ -148,17 +148,17 @@ def build(
     unit: PrivacyUnit | None = None,
     findings: Findings | None = None,
 ) -> Reading:
-    """A graph from a frame of node attributes and pairs of row numbers; nodes in the order of their ids."""
+    """A graph from a batch of node attributes and pairs of row numbers; nodes in the order of their ids."""
     rules, found = rules or ColumnRules(), findings or Findings()
-    labels, names = _labels(frame, roles.label, place, source, classes, rules, found)
+    labels, names = _labels(table, roles.label, place, source, classes, rules, found)
     division = None
     if roles.split is not None:
         split = roles.split
-        cells = columns.texts(frame[split], split, place, found, unknown=rules.unknown, kind=Finding.SPLIT_WORDS)
-        division = columns.parts(cells, split, place, found)
+        cells = columns.texts(table.column(split), split, place, found, Finding.SPLIT_WORDS)
+        division = columns.parts(columns.words(cells, rules.unknown), split, place, found)
         if roles.label is None:
-            raise DataError(f"{source}: column {split!r} needs a label column, found {listed(list(frame.columns))}")
-    features = columns.features(frame, roles.features, place, found, rules)
+            raise DataError(f"{source}: column {split!r} needs a label column, found {listed(table.schema.names)}")
+    features = columns.features(table, roles.features, place, found, rules)
     read = replace(features.rules, ignored=tuple(dict.fromkeys((*rules.ignored, *roles.ignored))))
     if unit is PrivacyUnit.NODE:
         _require_declared(read, roles.label is not None and classes is None, source, found)
@@ -173,7 +173,7 @@ def build(
             Finding.ONE_CLASS, f"all labels are {next(iter(counts))!r}: there is nothing to learn", column=roles.label
         )
     note_edge_features(features.names, found)
-    note_cleaning(simple_rows(pairs, len(frame))[2], found)
+    note_cleaning(simple_rows(pairs, len(node_ids))[2], found)
     graph = None
     if not found.problems:
         try:
@@ -187,7 +187,7 @@ def build(
         tuple(found.notes),
         counts,
         unlabelled,
-        len(frame),
+        len(node_ids),
         None if graph is None else graph.num_edges,
         features.names,
     )
@@ -225,7 +225,7 @@ def _graph(
 
 
 def _labels(
-    frame: Any,
+    table: Any,
     title: str | None,
     place: columns.Place,
     source: object,
@@ -237,7 +237,7 @@ def _labels(
         return None, None
     if classes is not None:
         names = declared_names(classes)
-        known = columns.texts(frame[title], title, place, unknown=rules.unknown, aliases=rules.aliases, kind=None)
+        known = columns.words(columns.texts(table.column(title), title, place, kind=None), rules.unknown, rules.aliases)
         other = [cell for cell in known if cell is not None and cell not in names]
         findings.note(
             Finding.OTHER_LABELS,
@@ -248,9 +248,8 @@ def _labels(
             title,
         )
         return places_of_names(list(known), names), names
-    cells = columns.texts(
-        frame[title], title, place, findings, unknown=rules.unknown, aliases=rules.aliases, kind=Finding.LABEL_CELLS
-    )
+    texts = columns.texts(table.column(title), title, place, findings, Finding.LABEL_CELLS)
+    cells = columns.words(texts, rules.unknown, rules.aliases)
     columns.no_label_words(cells, title, place, findings)
     columns.spellings(cells, title, place, findings)
     labels, names = columns.classes(cells, title, place, findings)
