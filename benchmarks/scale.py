@@ -172,8 +172,11 @@ def others(files: BlockFiles, columns: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def ray_seconds(files: BlockFiles, rounds: int = 4) -> float:
-    """CPU seconds of one round of all processes of a Ray with 2 workers, in the long run; states are written to disk."""
+def ray_ratio(files: BlockFiles, ours: Callable[[], object], turns: int = 8) -> float:
+    """CPU seconds of all processes of a Ray with 2 workers over those of one process, in turns; Ray writes states to disk, too.
+
+    The first rounds fill the memory that later ones use again, and are left out.
+    """
     from caribou.engines.ray import RayRunner
 
     def spent() -> float:
@@ -182,16 +185,18 @@ def ray_seconds(files: BlockFiles, rounds: int = 4) -> float:
         return sum(t.user + t.system for t in times)
 
     runner = RayRunner(files, RunKey.seeded(0).noise(b"benchmark"), residual=False, workers=2)
+    theirs = one = 0.0
     try:
         started(runner, files)
-        runner.round(step(1), None, lambda *_: None)
-        before = spent()
-        for number in range(2, 2 + rounds):
+        for number in range(1, 3 + turns):
+            alone, before = cpu_seconds(ours, 1), spent()
             runner.round(step(number), None, lambda *_: None)
-            files.state(f"round-{number - 1}").retire()  # as a release does
-        return (spent() - before) / rounds
+            if number > 2:
+                theirs, one = theirs + spent() - before, one + alone
+                files.state(f"round-{number - 1}").retire()  # as a release does
     finally:
         runner.close()
+    return theirs / one
 
 
 def release(
@@ -271,12 +276,12 @@ def measure_rounds(folder: Path, columns: int, results: dict[str, Any]) -> None:
         results["ratios"][f"{name} / ours, {size}"] = cpu_seconds(work, repeats) / ours
     disk = OutOfCoreRunner(files, RunKey.seeded(0).noise(b"benchmark"), residual=False, sum_rows=1)
     results["ratios"][f"out of core (1 GB) / in memory, {size}"] = cpu_seconds(one_round(disk)) / ours
-    runner.close()
     try:
-        results["ratios"][f"Ray 2 workers / one process, {size}"] = ray_seconds(files) / ours
+        results["ratios"][f"Ray 2 workers / one process, {size}"] = ray_ratio(files, rounds)
     except Exception as problem:  # noqa: BLE001 - not installed, or not started: the other figures are still worth having
         print(f"Ray was not measured: {problem}", file=sys.stderr)
         results["ratios"][f"Ray 2 workers / one process, {size}"] = float("nan")
+    runner.close()
     shutil.rmtree(files.folder)
 
 

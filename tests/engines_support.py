@@ -154,7 +154,7 @@ def local(tables: Tables, name: str, unit: str, cap: int | None, shift: int = 11
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    """Three nodes on this machine for all tests of a run; the driver is on the first one.
+    """A cluster on this machine for all tests of a run, whose first node has the driver; `three_nodes` adds what is lost.
 
     Workers find the same source tree as the tests through this environment: with a ``runtime_env`` Ray would not use the
     processes that it keeps ready.
@@ -173,10 +173,15 @@ def cluster() -> Iterator[Any]:
         }
         head = {**NODE, "include_dashboard": False, "_system_config": checks}
         made = Cluster(initialize_head=True, head_node_args=head)
-        for _ in range(2):
-            made.add_node(**NODE)
-        made.wait_for_nodes()
         ray.init(made.address, log_to_driver=False)
         yield made
         ray.shutdown()
         made.shutdown()
+
+
+def three_nodes(cluster: Any) -> dict[str, Any]:
+    """Those beside the first one, by their ids: they may be lost."""
+    while len(cluster.worker_nodes) < 2:
+        cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+    return {node.node_id: node for node in cluster.worker_nodes}

@@ -54,6 +54,21 @@ def test_a_block_comes_back_from_its_file_whole_and_by_tile(tmp_path: Path) -> N
     }
 
 
+def test_blocks_are_read_together_as_one_of_a_coarser_layout(tmp_path: Path) -> None:
+    fine, coarse = BlockFiles(tmp_path, Layout(5, 1, 1)), Layout(5, 1, 2)
+    for index, (starts, columns) in enumerate([([0, 2, 3], [1, 4, 0]), ([0, 0, 1], [4]), ([0, 2], [0, 3])]):
+        fine.write(index, np.array([starts]), np.array(columns))
+        fine.write_ownless(index, np.arange(len(starts) - 1) == 1)
+    first, last = (fine.read_together(index, coarse) for index in range(coarse.blocks))
+    assert (first.first, first.tiles[0].starts.tolist(), first.tiles[0].columns.tolist()) == (
+        0,
+        [0, 2, 3, 3, 4],
+        [1, 4, 0, 4],
+    )
+    assert first.ownless.tolist() == [False, True, False, True]
+    assert (last.first, last.tiles[0].starts.tolist(), last.tiles[0].columns.tolist()) == (4, [0, 2], [0, 3])
+
+
 def test_a_digest_is_that_of_what_lies_in_the_files(tmp_path: Path) -> None:
     """The digest of a state does not depend on how its rows were divided; that of a block changes with any of its bytes."""
     files = BlockFiles(tmp_path, Layout(nodes=4, columns=2, shift=1))

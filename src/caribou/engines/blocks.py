@@ -127,6 +127,14 @@ class BlockFiles:
         rows = tuple(Rows(row, columns) for row in self.starts(index))
         return Block(index, self.layout.span(index)[0], rows, self.ownless(index))
 
+    def read_together(self, index: int, layout: Layout) -> Block:
+        """Load a block of a coarser layout, which holds some of these; without column tiles."""
+        first, last = layout.span(index)
+        parts = [self.read(part) for part in range(first >> self.layout.shift, -(-last >> self.layout.shift))]
+        starts = np.concatenate([[0], np.cumsum(np.concatenate([part.degrees for part in parts]))])
+        rows = Rows(starts, np.concatenate([part.tiles[0].columns for part in parts]))
+        return Block(index, first, (rows,), np.concatenate([part.ownless for part in parts]))
+
     def write_ownless(self, index: int, ownless: np.ndarray) -> None:
         """Store which rows of X^(0) of a block are zero."""
         ownless.astype(np.bool_, copy=False).tofile(self._ownless(index))

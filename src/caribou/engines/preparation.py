@@ -18,7 +18,6 @@ import numpy as np
 from caribou.engines.blocks import TILE_SHIFT, BlockFiles, Layout, regrouped
 from caribou.errors import InputError
 from caribou.graph.fingerprint import ContentDigest
-from caribou.graph.operator import first_of_each_row
 from caribou.mechanisms.bounded_rows import project_rows
 from caribou.tables.edges import EdgeSource
 from caribou.tables.nodes import NodeArray, NodeTable
@@ -239,6 +238,8 @@ def _capped(buckets: _Buckets, cap: int, cap_key: int, limit: int, digest: Conte
 
 
 def _first_of_each_row(keys: np.ndarray, cap: int, cap_key: int) -> np.ndarray:
+    from caribou.graph.operator import first_of_each_row  # here: it loads torch
+
     rows, columns = (keys >> np.uint64(32)).astype(np.int64), (keys & _LOW).astype(np.int64)
     return keys[first_of_each_row(rows, columns, cap, cap_key)]
 

@@ -23,13 +23,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from caribou.engines import kernels
-from caribou.engines.blocks import BlockFiles, Layout
+from caribou.engines.blocks import BlockFiles, Layout, regrouped
 from caribou.engines.edge_blocks import StoredEdges, Work
 from caribou.engines.kernels import Shards, empty_rows
 from caribou.engines.rounds import Progress, RoundGuard, Step, advance, joined
@@ -40,6 +40,8 @@ RESUMED = "give the same command again to go on after the last complete round"
 NOT_RESUMED = "training is not resumed: give the command again, and what the ledger has charged stays charged"
 FAILURES = 8
 """How often an actor is started again, and how many answers in a row may fail, before a run is given up."""
+PARTS = 4
+"""Parts of a round per worker, if there are blocks enough: the messages about an answer cost as much as a small block does."""
 AHEAD = 1
 """Parts that wait at an actor beside those that it computes, so that it need not wait for the next."""
 TICK = 1.0
@@ -55,8 +57,11 @@ T = TypeVar("T")
 class Shared(Protocol):
     """The work of one pass, as every actor gets it."""
 
-    def opened(self, before: Any) -> Shared:
-        """Fetch what all blocks need, once per actor. ``before``: what this actor has opened last, or None."""
+    def opened(self, before: Any, is_alone: bool) -> Shared:
+        """Fetch what all blocks need, once per actor.
+
+        ``before``: what this actor has opened last, or None; with ``is_alone`` no thread works on it any more.
+        """
         ...
 
     def __call__(self, index: int, block: Any) -> Any:
@@ -71,7 +76,7 @@ class Worker:
         os.environ["OMP_NUM_THREADS"] = "1"  # a thread per block is enough; read when torch is loaded, if it is
         self._blocks: dict[int, Any] = {}
         self._newest: tuple[int, Any] = (0, None)
-        self._opening = threading.Lock()
+        self._opening, self._at_work = threading.Lock(), 0
 
     def ready(self) -> str:
         """Which loops this worker runs."""
@@ -84,12 +89,17 @@ class Worker:
         with self._opening:
             newest, asked = self._newest
             if number != newest:
-                asked = ray.get(work[0]).opened(asked)
+                asked = ray.get(work[0]).opened(asked, self._at_work == 0)
             if number > newest:
                 self._newest = number, asked
-        if index not in self._blocks:
-            self._blocks[index] = _owned(ray.get(block[0]))
-        return asked(index, self._blocks[index])
+            self._at_work += 1
+        try:
+            if index not in self._blocks:
+                self._blocks[index] = _owned(ray.get(block[0]))
+            return asked(index, self._blocks[index])
+        finally:
+            with self._opening:
+                self._at_work -= 1
 
 
 @dataclass(eq=False)
@@ -260,9 +270,9 @@ class _Pass:
 class _State:
     """One state in a worker, shard by shard. A shard that is there is complete and never changes."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, rows: np.ndarray | None = None) -> None:
         # in one piece: rows are read in random order, and large arrays have large pages
-        rows = empty_rows(layout.nodes, layout.columns)
+        self.rows = rows = empty_rows(layout.nodes, layout.columns) if rows is None else rows
         spans = [layout.span(index) for index in range(layout.blocks)]
         self._places = {index: rows[first:last] for index, (first, last) in enumerate(spans)}
         self._layout, self.shards = layout, dict[int, np.ndarray]()
@@ -291,15 +301,19 @@ class _Round:
     key: tuple[int, int]
     state: list[Any]
 
-    def opened(self, before: _Round | None) -> _Round:
+    def opened(self, before: _Round | None, is_alone: bool) -> _Round:
         """With the whole state in this process; what it has made itself is there already."""
         import ray
 
-        self._noise, self._after = BlockNoise.from_worker(self.secret), _State(self.layout)
+        self._noise = BlockNoise.from_worker(self.secret)
         self._guard: RoundGuard = RoundGuard() if before is None else before._guard
         self._guard.require(self.step, self.mean, self.key)
-        is_next = before is not None and self.key == (before.key[0], before.step.number)
-        here = before._after if before is not None and is_next else _State(self.layout)
+        if before is not None and self.key == (before.key[0], before.step.number):
+            # new memory is cleared by the system first, which takes a tenth of a round
+            here, spare = before._after, before._here.rows if is_alone else None
+        else:
+            here, spare = _State(self.layout), None
+        self._here, self._after = here, _State(self.layout, spare)
         missing = {index: shard for index, shard in enumerate(self.state) if index not in here.shards}
         if missing:
             ray.wait([*missing.values()], num_returns=len(missing), timeout=0)  # all of them begin to move
@@ -308,7 +322,7 @@ class _Round:
             room = here.room(index)
             room[:] = ray.get(shard)[0]
             here.shards[index] = room
-        self._y = here.whole()
+        self._y, self.state = here.whole(), []  # Ray would track every reference that is kept here
         return self
 
     def __call__(self, index: int, block: Any) -> tuple[np.ndarray, np.ndarray, int]:
@@ -329,18 +343,20 @@ class RayRunner:
         self._files, self._x0 = files, files.state("x0") if residual else None
         self._secret, self._guard, self._starts = noise.for_worker(), RoundGuard(), 0
         self._key, self._state = (0, 0), list[tuple[np.ndarray, Any]]()
+        together = max(0, int(np.log2(files.layout.blocks / (PARTS * workers))))
+        self._layout = replace(files.layout, shift=files.layout.shift + together)
         self.workers = Workers(min(workers, files.layout.blocks), address, self._block, RESUMED)
 
     def start(self, shards: Iterator[np.ndarray]) -> None:
         """Take over a state."""
         self._starts += 1
         self._key = self._starts, -1
-        self._state = [(rows, self.workers.ray.put((rows,))) for rows in shards]
+        self._state = [(rows, self.workers.ray.put((rows,))) for rows in regrouped(shards, 1 << self._layout.shift)]
 
     def round(self, step: Step, mean: np.ndarray | None, progress: Progress) -> np.ndarray:
         """Run one round, and write the new state to its file."""
         self._guard.require(step, mean, self._key)
-        layout, after = self._files.layout, self._files.state(f"round-{step.number}")
+        layout, after = self._layout, self._files.state(f"round-{step.number}")
         after.begin()
         found: dict[int, tuple[np.ndarray, np.ndarray, Any]] = {}
         entries = 0
@@ -371,8 +387,8 @@ class RayRunner:
         self.workers.close()
 
     def _block(self, index: int) -> Any:
-        x0 = None if self._x0 is None else self._x0.read(*self._files.layout.span(index))
-        return self._files.read(index), x0
+        x0 = None if self._x0 is None else self._x0.read(*self._layout.span(index))
+        return self._files.read_together(index, self._layout), x0
 
 
 @dataclass(frozen=True)
@@ -381,7 +397,7 @@ class _Counting:
 
     work: Work[Any]
 
-    def opened(self, before: Any) -> _Counting:
+    def opened(self, before: Any, is_alone: bool) -> _Counting:
         """It is complete."""
         return self
 
@@ -422,8 +438,10 @@ class RayBlocks:
 
 
 def _owned(value: Any) -> Any:
-    """The value with arrays of its own: what is only mapped would stay in the object store."""
-    return pickle.loads(pickle.dumps(value, protocol=5))
+    """The value with arrays of its own: what is only mapped would stay in the object store, whose pages are small."""
+    parts: list[pickle.PickleBuffer] = []
+    rest = pickle.dumps(value, protocol=5, buffer_callback=parts.append)
+    return pickle.loads(rest, buffers=[np.frombuffer(part, np.uint8).copy() for part in parts])
 
 
 def _shares(workers: int, nodes: list[dict[str, Any]]) -> Iterator[int]:

@@ -12,7 +12,6 @@ from caribou.engines import kernels
 from caribou.engines.blocks import TILE, Block
 from caribou.engines.kernels import Finish, Shards
 from caribou.errors import CaribouError, InputError
-from caribou.layers import LAYERS
 from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.budget import PrivacyUnit
@@ -46,6 +45,8 @@ class Step:
 
 def steps_of(calibrated: CalibratedPropagation) -> tuple[Step, ...]:
     """The K rounds of a calibrated propagation, of a layer that the compiled loop can compute."""
+    from caribou.layers import LAYERS  # here: workers need no torch, which takes a second to load
+
     s = calibrated.sensitivity
     fused = LAYERS[s.layer].fused_step(dict(s.parameters)) if s.layer in LAYERS else None
     if fused is None:
