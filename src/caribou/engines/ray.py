@@ -313,7 +313,8 @@ class _Round:
             here, spare = before._after, before._here.rows if is_alone else None
         else:
             here, spare = _State(self.layout), None
-        self._here, self._after = here, _State(self.layout, spare)
+        self._here: _State = here
+        self._after: _State = _State(self.layout, spare)
         missing = {index: shard for index, shard in enumerate(self.state) if index not in here.shards}
         if missing:
             ray.wait([*missing.values()], num_returns=len(missing), timeout=0)  # all of them begin to move
@@ -441,7 +442,7 @@ def _owned(value: Any) -> Any:
     """The value with arrays of its own: what is only mapped would stay in the object store, whose pages are small."""
     parts: list[pickle.PickleBuffer] = []
     rest = pickle.dumps(value, protocol=5, buffer_callback=parts.append)
-    return pickle.loads(rest, buffers=[np.frombuffer(part, np.uint8).copy() for part in parts])
+    return pickle.loads(rest, buffers=[np.frombuffer(part.raw(), np.uint8).copy() for part in parts])
 
 
 def _shares(workers: int, nodes: list[dict[str, Any]]) -> Iterator[int]:
