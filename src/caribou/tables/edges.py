@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +14,15 @@ from caribou.errors import DataError
 from caribou.graph.checks import listed
 from caribou.tables import cells as columns
 from caribou.tables.cells import joined, texts
-from caribou.tables.ids import NodeIds, Spool, grouped, place_in, spooled
+from caribou.tables.ids import NodeIds, Spool, placed, spooled
 from caribou.tables.inspect import EXAMPLES, Finding, Findings, Problem, examples_of, raise_problems, shown
 from caribou.tables.read import Titles, chosen
 from caribou.tables.rules import ColumnRules, quoted
 from caribou.tables.sources import Piece, Rows, Source, Table, open_table
 from caribou.tables.stores import Place, located
 
+_AHEAD = 1 << 13
+"""Edges that are looked up together where ids do not fit into memory: some are read ahead."""
 _ENDS = (("source", "target"), ("from", "to"), ("src", "dst"))
 
 
@@ -274,50 +277,63 @@ class NumberedEdges:
         """Sources and targets of about ``size`` pairs at a time."""
         self._refuse_edge_as_titles()
         unknown, rows = (_Unknown(), _Unknown()), Rows(self.edges.table.name)
-        known = read = 0
+        known, read, kept = 0, 0, [np.empty((2, 0), np.int64)]
         for ends, places in self._placed(max(1, size // 2), rows):
-            for noted, found, cells in zip(unknown, places, ends, strict=True):
+            half = len(ends) // 2
+            for noted, found, cells in zip(unknown, places, (ends[:half], ends[half:]), strict=True):
                 noted.note(read, found, cells)
-            both: np.ndarray = np.all(places >= 0, axis=0)
-            read, known = read + len(both), known + int(both.sum())
-            yield places[0, both], places[1, both]
+            kept.append(places[:, np.all(places >= 0, axis=0)])
+            read, known = read + half, known + kept[-1].shape[1]
+            if sum(part.shape[1] for part in kept) >= size // 2:
+                yield tuple(np.concatenate(kept, axis=1))
+                kept = kept[:1]
+        yield tuple(np.concatenate(kept, axis=1))
         self._tell(unknown, rows, read, known)
 
-    def _placed(self, size: int, rows: Rows) -> Iterator[tuple[list[Any], np.ndarray]]:
-        """The ends as they are, and their places [2, pairs]: group by group of ids where these do not fit into memory."""
-        import pyarrow as pa
-
-        if self.ids.groups(self.room) == 1:
-            (group,) = self.ids.lookup(None) if self.ids.count else [(0, None)]
-            for ends in self._ends(size, rows):
-                yield ends, self._places(ends, group[1])
+    def _placed(self, size: int, rows: Rows) -> Iterator[tuple[Any, np.ndarray]]:
+        """The ends of some edges, sources before targets, and their places [2, pairs]: group by group of ids that do not fit."""
+        if self.ids.is_numbers:
+            yield from ((ends, self._as_numbers(ends).reshape(2, -1)) for ends in self._ends(size, rows))
             return
-        texts, path = Spool((self.folder or Path()) / "edges.texts", 2), (self.folder or Path()) / "edges.places"
-        for ends in self._ends(size // 2, rows):
-            texts.add([cells.cast(pa.large_string()) for cells in ends])
-        texts.close()
+        if self.ids.groups(self.room) == 1:
+            ((_, group),) = self.ids.lookup(None)
+            for ends in self._ends(size, rows):
+                ((_, found),) = placed([ends], group)
+                yield ends, found.reshape(2, -1)
+            return
+        spool, path = Spool((self.folder or Path()) / "edges.texts"), (self.folder or Path()) / "edges.places"
+        written = 0
+        for ends in self._ends(min(size, _AHEAD), rows):
+            spool.add(ends)
+            written += len(ends)
+        spool.close()
         with open(path, "w+b") as file:
+            file.truncate(8 * written)
             for number, ids in self.ids.lookup(self.room):
-                at = 0
-                for ends, found in _noted(texts.path, file):
-                    here = self._places(ends, ids)
+                file.seek(0)
+                for ends, here in placed(spooled(spool.path), ids):
+                    found = _noted(file, len(ends))
                     np.copyto(found, number + here + 1, where=here >= 0)
-                    file.seek(at)
-                    at += file.write(found.data)
-            for ends, found in _noted(texts.path, file):
-                yield ends, found - 1
-        for done in (path, texts.path):
+                    file.seek(-found.nbytes, os.SEEK_CUR)
+                    file.write(found.data)
+            file.seek(0)
+            for ends in spooled(spool.path):
+                yield ends, _noted(file, len(ends)).reshape(2, -1) - 1
+        for done in (path, spool.path):
             done.unlink(missing_ok=True)
 
-    def _ends(self, size: int, rows: Rows) -> Iterator[list[Any]]:
-        """The two columns as normalised text, in groups; as numbers where ids are row numbers and cells are numbers."""
-
-        def parts() -> Iterator[list[Any]]:
-            for piece in self.edges.table.pieces(max(1, size // 4), self.edges.titles):
-                rows.note(piece)
-                yield [self._cells(c, t, piece) for c, t in zip(piece.batch.columns, self.edges.titles, strict=True)]
-
-        return grouped(parts(), size)
+    def _ends(self, size: int, rows: Rows) -> Iterator[Any]:
+        """Sources and then targets of about ``size`` edges as normalised text, or as numbers."""
+        ends: tuple[list[Any], list[Any]] = [], []
+        for piece in self.edges.table.pieces(max(1, size // 2), self.edges.titles):
+            rows.note(piece)
+            for cells, column, title in zip(ends, piece.batch.columns, self.edges.titles, strict=True):
+                cells.append(self._cells(column, title, piece))
+            if sum(map(len, ends[0])) >= size:
+                yield joined(ends[0] + ends[1])
+                ends = [], []
+        if any(map(len, ends[0])):
+            yield joined(ends[0] + ends[1])
 
     def _cells(self, column: Any, title: str, piece: Piece) -> Any:
         import pyarrow as pa
@@ -326,16 +342,16 @@ class NumberedEdges:
             return column.cast(pa.int64())
         return texts(column, title, piece.row, self.findings)
 
-    def _places(self, ends: list[Any], ids: Any) -> np.ndarray:
-        """Places of both ends among some of the ids, [2, pairs]; -1 for one that is not there."""
+    def _as_numbers(self, ends: Any) -> np.ndarray:
+        """Ids that are row numbers; -1 for one that is not there."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        cells = joined(ends)  # one table of the ids serves both ends
-        if not pa.types.is_integer(cells.type):
-            return place_in(cells, ids).reshape(2, -1)
-        numbers = pc.fill_null(cells, -1).to_numpy()
-        return np.where((numbers >= 0) & (numbers < self.ids.count), numbers, -1).reshape(2, -1)
+        if not pa.types.is_integer(ends.type):
+            is_number = pc.match_substring_regex(ends, r"^(0|[1-9][0-9]{0,17})$")
+            ends = pc.if_else(is_number, ends, pa.scalar(None, ends.type)).cast(pa.int64())
+        numbers = pc.fill_null(ends, -1).to_numpy()
+        return np.where(numbers < self.ids.count, numbers, -1).clip(min=-1)
 
     def _refuse_edge_as_titles(self) -> None:
         """Refuse a table whose first edge would be taken for its titles, and be lost."""
@@ -343,8 +359,8 @@ class NumberedEdges:
 
         if self.edges.named:
             return
-        titles = pa.array([title.strip() for title in self.edges.titles], pa.large_string())
-        if np.any([place_in(titles, ids) >= 0 for _, ids in self.ids.lookup(self.room)], axis=0).all():
+        titles = {title.strip() for title in self.edges.titles}
+        if titles == self.ids.among(pa.array(titles, pa.large_string())):
             source, target = self.edges.titles
             raise DataError(
                 f"{self.edges.table.name}: column titles must not be ids of the node table, got {source!r}, {target!r}: is the "
@@ -379,9 +395,6 @@ class NumberedEdges:
             raise_problems(findings.problems)
 
 
-def _noted(texts: Path, places: IO[bytes]) -> Iterator[tuple[list[Any], np.ndarray]]:
-    """The ends in a file of texts, and their places in a file of numbers: counted from 1, and 0 where none is known yet."""
-    places.seek(0)
-    for ends in spooled(texts):
-        needed = 16 * len(ends[0])
-        yield ends, np.frombuffer(bytearray(places.read(needed).ljust(needed, b"\0")), np.int64).reshape(2, -1)
+def _noted(file: IO[bytes], count: int) -> np.ndarray:
+    """The next places in a file, counted from 1; 0 where none is known yet."""
+    return np.frombuffer(bytearray(file.read(8 * count)), np.int64)

@@ -7,7 +7,7 @@ group. What is written lies in the private folder of the run, and is as secret a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ FILE = "node.ids"
 _PER_ID = 128
 """Bytes per id beside its letters while it is looked up."""
 _FLAGS = ("--column id=TITLE if ids are in another column, else mend the table",)
-_PIECE = 1 << 16
-"""Rows of a node table that are read together."""
+_PIECE = 1 << 14
+"""Rows of a node table that are read together: few, for some are read ahead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class NodeIds:
 
         letters, numbers, plain, rows, kept = 0, True, True, Rows(table.name), []
         empty: list[int] = []
-        writer = None if folder is None else Spool(folder / FILE, 1)
+        writer = None if folder is None else Spool(folder / FILE)
         for piece in table.pieces(_PIECE, [title]):
             ids = texts(piece.batch.column(0), title, piece.row, findings)
             first = rows.note(piece)
@@ -64,7 +64,7 @@ class NodeIds:
             numbers = numbers and ids.equals(pa.array(np.arange(first, rows.count)).cast(pa.large_string()))
             plain = plain and bool(pc.all(pc.match_substring_regex(ids, r"^(0|-?[1-9][0-9]{0,17})$")).as_py())
             letters += pc.sum(pc.binary_length(ids)).as_py() or 0
-            kept.append(ids) if writer is None else writer.add([ids])
+            kept.append(ids) if writer is None else writer.add(ids)
         if writer is not None:
             writer.close()
         path = None if writer is None else writer.path
@@ -124,7 +124,7 @@ class NodeIds:
     def lookup(self, room: int | None) -> Iterator[tuple[int, Any]]:
         """The groups: number of the first row, and ids."""
         first = 0
-        for (group,) in grouped(([batch] for batch in self._texts()), -(-self.count // self.groups(room))):
+        for group in grouped(self._texts(), -(-self.count // self.groups(room))):
             yield first, group
             first += len(group)
 
@@ -132,11 +132,10 @@ class NodeIds:
         again, examples = np.zeros(self.count, dtype=bool), list[tuple[int, int, str]]()
         for number, group in self.lookup(room):
             row = 0
-            for batch in self._texts():
-                places = number + place_in(batch, group)
-                here = np.flatnonzero((places >= number) & (places < np.arange(row, row + len(batch))))
+            for batch, places in placed(self._texts(), group):
+                here = np.flatnonzero((places >= 0) & (number + places < np.arange(row, row + len(batch))))
                 again[row + here] = True
-                examples += [(row + int(k), int(places[k]), batch[int(k)].as_py()) for k in here[:EXAMPLES]]
+                examples += [(row + int(k), number + int(places[k]), batch[int(k)].as_py()) for k in here[:EXAMPLES]]
                 row += len(batch)
             examples = sorted(examples)[:EXAMPLES]
         if examples:
@@ -145,44 +144,60 @@ class NodeIds:
             found, count = examples_of(text for _, _, text in examples), int(again.sum())
             findings.add(Problem(Finding.REPEATED_IDS, rows(row), rule, count, found, _FLAGS, self.title))
 
+    def among(self, texts: Any) -> set[str]:
+        """Those of a few texts that are ids."""
+        import pyarrow.compute as pc
+
+        return {text for ids in self._texts() for text in ids.filter(pc.is_in(ids, texts)).to_pylist()}
+
     def _texts(self) -> Iterator[Any]:
-        return iter(self.held) if self.path is None else (ids for (ids,) in spooled(self.path))
+        return iter(self.held) if self.path is None else spooled(self.path)
 
 
-def place_in(cells: Any, ids: Any) -> np.ndarray:
-    """The place of every cell among the ids; -1 for one that is not there."""
+def placed(texts: Iterable[Any], ids: Any) -> Iterator[tuple[Any, np.ndarray]]:
+    """Arrays of texts with the place of every one among the ids; -1 for one that is not there.
+
+    The table of the ids is made once for all arrays. They are read ahead on another thread.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
+    import pyarrow.dataset as ds
 
-    return pc.fill_null(pc.index_in(cells, ids, skip_nulls=True), -1).to_numpy().astype(np.int64)
+    schema = pa.schema([("text", pa.large_string())])
+    batches = (pa.record_batch([part], schema=schema) for part in texts)
+    columns = {"text": pc.field("text"), "place": pc.index_in(pc.field("text"), value_set=ids, skip_nulls=True)}
+    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    for batch in ds.Scanner.from_batches(reader, columns=columns, use_threads=False).to_batches():
+        yield batch.column(0), pc.fill_null(batch.column(1), -1).to_numpy().astype(np.int64)
 
 
-def grouped(parts: Iterable[Sequence[Any]], size: int) -> Iterator[list[Any]]:
-    """Columns of parts, joined until they have at least ``size`` rows: the ids are put into a table of their own for each."""
-    kept: list[Sequence[Any]] = []
+def grouped(parts: Iterable[Any], size: int) -> Iterator[Any]:
+    """Arrays joined until they have at least ``size`` cells."""
+    kept: list[Any] = []
     for part in parts:
         kept.append(part)
-        if sum(len(columns[0]) for columns in kept) >= size:
-            yield [joined(column) for column in zip(*kept, strict=True)]
+        if sum(map(len, kept)) >= size:
+            yield joined(kept)
             kept = []
     if kept:
-        yield [joined(column) for column in zip(*kept, strict=True)]
+        yield joined(kept)
 
 
 class Spool:
-    """Columns of text on their way to a private file, from which `spooled` reads them."""
+    """Texts on their way to a private file, from which `spooled` reads them."""
 
-    def __init__(self, path: Path, columns: int) -> None:
+    def __init__(self, path: Path) -> None:
         import pyarrow as pa
 
-        self.path, self._schema = path, pa.schema([(str(k), pa.large_string()) for k in range(columns)])
+        self.path, self._schema = path, pa.schema([("text", pa.large_string())])
         self._file = pa.OSFile(str(path), "wb")
         self._stream = pa.ipc.new_stream(self._file, self._schema)
 
-    def add(self, columns: Sequence[Any]) -> None:
-        """Some rows."""
+    def add(self, texts: Any) -> None:
+        """Some more."""
         import pyarrow as pa
 
-        self._stream.write_batch(pa.record_batch(list(columns), schema=self._schema))
+        self._stream.write_batch(pa.record_batch([texts], schema=self._schema))
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -190,9 +205,9 @@ class Spool:
         self._file.close()
 
 
-def spooled(path: Path) -> Iterator[list[Any]]:
-    """The columns of a file, some rows at a time as they were added."""
+def spooled(path: Path) -> Iterator[Any]:
+    """The texts of a file, array by array as they were added."""
     import pyarrow as pa
 
     with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as reader:
-        yield from (batch.columns for batch in reader)
+        yield from (batch.column(0) for batch in reader)
