@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import re
+import shutil
 import stat
 import threading
 from collections.abc import Callable
@@ -337,7 +338,7 @@ def test_a_full_disk_leaves_no_partial_release(tables: Tables, monkeypatch: pyte
 
 def test_a_disk_too_small_is_refused_before_the_charge(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(tables.folder / "ledger.sqlite")
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(RunError, match="MB free"):
         release_files(tables.request(), ledger=ledger)
     assert leftovers(tables) == {"ledger.sqlite"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from caribou._validate import integer, one_of
 from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout, regrouped
 from caribou.engines.folder import WorkFolder
-from caribou.engines.preparation import Memory, joined_digest, prepare, sums_of_start
+from caribou.engines.preparation import Memory, joined_digest, prepare, require_space, sums_of_start
 from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
 from caribou.errors import InputError, RunError
 from caribou.machine.files import atomic_file
@@ -282,7 +281,8 @@ def _prepared(
     layout = memory.layout(features.nodes, features.columns, edges.count)
     features = features.fixed(folder.path)
     ids = features.ids(folder.path, memory.for_ids)
-    _check_space(request, layout, edges.count, folder.path, ids, memory)
+    states = 5 * 4 * layout.nodes * layout.columns + 8 * layout.nodes
+    require_space(folder.path, edges.count, states + (0 if ids is None else ids.space(edges.count, memory.for_ids)))
     files = BlockFiles(folder.path, layout)
     bounds = calibrated.sensitivity.bounds
     prepared = prepare(
@@ -306,9 +306,7 @@ def _prepared(
 def _ids(folder: WorkFolder) -> NodeIds | None:
     """The ids that were read with the tables."""
     kept = folder.record["ids"]
-    if kept is None:
-        return None
-    return NodeIds.of_record(kept, folder.path)
+    return None if kept is None else NodeIds.of_record(kept, folder.path)
 
 
 def _require_unchanged(files: BlockFiles, folder: WorkFolder) -> None:
@@ -328,16 +326,6 @@ def _require_unchanged(files: BlockFiles, folder: WorkFolder) -> None:
                 f"{folder.path}: the {name} are not those of the interrupted run; remove it with --discard (what is "
                 "charged stays charged)"
             )
-
-
-def _check_space(request: Request, layout: Layout, pairs: int, work: Path, ids: NodeIds | None, memory: Memory) -> None:
-    """Before anything is charged: the disk must hold buckets, blocks, states and the result."""
-    needed = 24 * pairs + 5 * 4 * layout.nodes * layout.columns + 8 * layout.nodes
-    if ids is not None:
-        needed += ids.space(pairs, memory.for_ids)
-    free = shutil.disk_usage(work).free
-    if free < needed:
-        raise RunError(f"out must lie on a disk with {needed >> 20} MB free, got {free >> 20} MB at {request.out}")
 
 
 def _run(
@@ -435,17 +423,10 @@ def _nodes(layout: Layout, ids: NodeIds | None) -> Iterator[Any]:
     import pyarrow as pa
 
     if ids is None:
-        for first in range(0, layout.nodes, ROW_GROUP):
-            yield pa.array(np.arange(first, min(layout.nodes, first + ROW_GROUP)))
-        return
-    kept: list[Any] = []
-    for batch in ids.batches():
-        joined = pa.concat_arrays([*kept, batch])
-        whole = len(joined) - len(joined) % ROW_GROUP
-        yield from (joined.slice(first, ROW_GROUP) for first in range(0, whole, ROW_GROUP))
-        kept = [joined.slice(whole)]
-    if kept and len(kept[0]):
-        yield kept[0]
+        parts = (np.arange(*layout.span(index)) for index in range(layout.blocks))
+    else:
+        parts = (batch.to_numpy(zero_copy_only=False) for batch in ids.batches())
+    return (pa.array(part) for part in regrouped(parts, ROW_GROUP))
 
 
 def _plain(values: np.ndarray) -> np.ndarray:

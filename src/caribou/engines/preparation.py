@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from caribou.engines.blocks import TILE_SHIFT, BlockFiles, Layout, regrouped
-from caribou.errors import InputError
+from caribou.errors import InputError, RunError
 from caribou.graph.fingerprint import ContentDigest
 from caribou.mechanisms.bounded_rows import project_rows
 from caribou.tables.edges import EdgeSource
@@ -68,6 +69,17 @@ class Memory:
     def sum_rows(self, columns: int) -> int:
         """Rows of sums in double precision that fit beside a tile."""
         return max(1, self.free // 4 // (8 * columns))
+
+
+def require_space(folder: Path, pairs: int, more: int = 0) -> None:
+    """Before anything is charged: two keys of 8 bytes per pair while blocks are sorted, and two columns of 4 in the blocks.
+
+    ``more``: what ids and states take.
+    """
+    needed, free = 24 * pairs + more, shutil.disk_usage(folder).free
+    if free < needed:
+        there = f"{free >> 20} MB at {folder.parent}"
+        raise RunError(f"out must lie on a disk with more than {needed >> 20} MB free, got {there}")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,9 +14,9 @@ from caribou.datasets.arrays import FEATURES, read_node_arrays
 from caribou.engines.edge_blocks import PlacedEdges, StoredEdges
 from caribou.engines.local import MemoryBlocks
 from caribou.engines.pipeline import check_engine
-from caribou.engines.preparation import Memory
+from caribou.engines.preparation import Memory, require_space
 from caribou.engines.ray import RayBlocks
-from caribou.errors import InputError, RunError
+from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph, EdgeStore
 from caribou.graph.classes import Classes
@@ -86,7 +85,7 @@ def training_graph(tables: TrainingTables) -> Iterator[Graph]:
 
         def move(rows: np.ndarray, place: np.ndarray, total: int) -> tuple[np.ndarray, EdgeStore]:
             there = Path(tempfile.mkdtemp(dir=folder))
-            _check_space(folder, stored.count)
+            require_space(folder, stored.count)
             again = StoredEdges.prepare(PlacedEdges(stored, place), total, there, memory)
             return _moved_rows(rows, place, total, there / FEATURES), opened.enter_context(_store(tables, again))
 
@@ -109,27 +108,18 @@ def _store(tables: TrainingTables, stored: StoredEdges) -> Iterator[EdgeStore]:
         raise InputError(f"engine must be local, outofcore or ray, got {tables.engine!r}")
 
 
-def _check_space(folder: Path, pairs: int, more: int = 0) -> None:
-    """Two keys of 8 bytes per pair while blocks are sorted, and two columns of 4 in the blocks; ``more``: what ids take."""
-    needed, free = 24 * pairs + more, shutil.disk_usage(folder).free
-    if free < needed:
-        raise RunError(
-            f"blocks of the graph need a disk with more than {free >> 20} MB free, which it has at {folder.parent} (--out)"
-        )
-
-
 def _parts(
     tables: TrainingTables, table: EdgeArray | EdgeTable, folder: Path, memory: Memory
 ) -> tuple[Graph, EdgeSource]:
     """The graph without edges, and its edges as row numbers of that graph."""
     if isinstance(tables.nodes, Path) and (tables.nodes / FEATURES).exists():
-        _check_space(folder, table.count)
+        require_space(folder, table.count)
         return _node_arrays(tables, tables.nodes), table
     nodes = NodeTable.open(tables.nodes, tables.titles, tables.rules).fixed(folder)
     ids = nodes.ids(folder, memory.for_ids)
     letters = 0 if ids is None else ids.letters
     memory = memory.without(4 * letters + (24 + 4 * nodes.columns) * nodes.nodes)  # as `_held` will find, and places
-    _check_space(folder, table.count, 0 if ids is None else ids.space(table.count, memory.for_ids))
+    require_space(folder, table.count, 0 if ids is None else ids.space(table.count, memory.for_ids))
     edges = with_row_numbers(table, ids, tables.rules, folder=folder, room=memory.for_ids)
     graph, place = nodes.graph(ids, tables.name, tables.classes, folder)
     return graph, edges if place is None else PlacedEdges(edges, place)
