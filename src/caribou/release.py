@@ -19,8 +19,9 @@ from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.assumptions import Assumption, AssumptionName, features_without_edges
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.ledger import EntryNote, Fingerprint, Ledger, ledger_text
+from caribou.privacy.ledger import EntryNote, Fingerprint, Ledger, LedgerEntry
 from caribou.privacy.mechanism_records import Mechanism, message_passing_record
+from caribou.privacy.names import dataset_name
 from caribou.privacy.plan import Link, Randomness, ReleasePlan
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ LedgerLike = Ledger | str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
-class NotedLedger(os.PathLike[str]):
+class NotedLedger(EntryNote, os.PathLike[str]):
     """The path of a ledger, with what the next entry should say: who, what for, about which time, and why.
 
     It can be given wherever a ledger can. The certificate of a release names its ``period``, too.
@@ -54,21 +55,9 @@ class NotedLedger(os.PathLike[str]):
     """
 
     path: str | os.PathLike[str]
-    purpose: str | None = None
-    person: str | None = None
-    period: str | None = None
-    reason: str | None = None
-
-    def __post_init__(self) -> None:
-        _ = self.note  # words that no entry can hold are refused before any work is done
 
     def __fspath__(self) -> str:
         return os.fspath(self.path)
-
-    @property
-    def note(self) -> EntryNote:
-        """The words of the entry."""
-        return EntryNote(self.purpose, self.person, self.period, self.reason)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +225,8 @@ class Account:
     """
 
     def __init__(self, ledger: LedgerLike, name: str) -> None:
-        self.name = ledger_text(dataset=name)
-        self.note = ledger.note if isinstance(ledger, NotedLedger) else EntryNote()
+        self.name = dataset_name(name)
+        self.note = ledger if isinstance(ledger, NotedLedger) else EntryNote()
         if not isinstance(ledger, Ledger) and os.path.lexists(ledger):
             ledger = Ledger(ledger, create=False)
         self._ledger = ledger if isinstance(ledger, Ledger) else None
@@ -247,11 +236,14 @@ class Account:
 
     def holds(self, certificate: Certificate) -> bool:
         """Whether the certificate is charged here, under this name and at its cost: the same number alone says nothing."""
+        return self._entry(certificate) is not None
+
+    def _entry(self, certificate: Certificate) -> LedgerEntry | None:
         wanted = (certificate.certificate_id, self.name, certificate.unit, certificate.cost)
-        return self._ledger is not None and any(
-            (entry.certificate_id, entry.dataset, entry.unit, entry.events) == wanted
-            for entry in self._ledger.entries()
-        )
+        for entry in () if self._ledger is None else self._ledger.entries():
+            if (entry.certificate_id, entry.dataset, entry.unit, entry.events) == wanted:
+                return entry
+        return None
 
     def charge(
         self,
@@ -308,24 +300,22 @@ class Account:
         )
         return Ledger(self.path)
 
-    def require(self, certificate: Certificate) -> None:
+    def require(self, certificate: Certificate) -> LedgerEntry:
         """The entry of an interrupted run must still be there: another ledger at the same place knows nothing of it."""
         if self._ledger is None:
             raise LedgerError(f"ledger {self.path}: does not exist, and the interrupted run was charged there")
-        if not self.holds(certificate):
+        entry = self._entry(certificate)
+        if entry is None:
             raise LedgerError(
                 f"ledger {self.path}: does not hold certificate {certificate.certificate_id}, under which the interrupted run "
                 "was charged; give that ledger, or remove the run with --discard"
             )
+        return entry
 
     def mark_released(self, certificate: Certificate) -> None:
         """Note that the release was made; a ledger that has gone since, or lost the entry, is an error."""
-        ledger = self._ledger or Ledger(self.path, create=False)
-        self._ledger = ledger
-        self.require(certificate)
-        for entry in ledger.entries(self.name):
-            if entry.certificate_id == certificate.certificate_id:
-                ledger.annotate(entry.id, "released")
+        self._ledger = self._ledger or Ledger(self.path, create=False)
+        self._ledger.annotate(self.require(certificate).id, "released")
 
 
 def _fingerprints(ledger: Ledger, private: Private) -> list[str]:

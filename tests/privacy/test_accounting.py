@@ -382,3 +382,12 @@ def test_rates_that_cannot_be_promised() -> None:
     ):
         epsilon_for_rate(true_positive_rate=0.01, false_positive_rate=0.01, delta=1e-5)
     assert epsilon_for_rate(true_positive_rate=0.99, false_positive_rate=0.5, delta=1e-5, largest=3.0) == 3.0
+
+
+@pytest.mark.parametrize("delta", [1.0, 1 - 2**-53, 0.999])
+@pytest.mark.parametrize("beside", [[], [Laplace(1.0)], [Gaussian(1.0)], [EpsilonDelta(1.0, 0.999)]])
+def test_a_delta_near_one_promises_nothing(delta: float, beside: list[Event]) -> None:
+    """It leaves hardly any losses that are finite: nothing to compose."""
+    events = [EpsilonDelta(1.0, delta), *beside]
+    assert epsilon_of(events, 1e-5) == pld_epsilon(events, 1e-5) == math.inf
+    assert largest_true_positive_rate(events, delta=1e-5, false_positive_rate=0.01) > 0.999

@@ -103,6 +103,61 @@ class TestAppendOnly:
             with pytest.raises(LedgerError, match="chain of records is broken"):
                 ask()
 
+    @pytest.mark.parametrize(
+        "planted",
+        [
+            "CREATE TRIGGER planted BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END",
+            "CREATE TRIGGER planted AFTER INSERT ON entries BEGIN UPDATE entries SET status = 'failed'; END",
+            "CREATE TRIGGER planted BEFORE UPDATE ON head BEGIN SELECT RAISE(IGNORE); END",
+            "CREATE TABLE planted (id)",
+            "CREATE INDEX planted ON entries (hash)",
+            "CREATE VIEW planted AS SELECT 1",
+            "DROP TRIGGER entries_delete",
+        ],
+    )
+    @pytest.mark.parametrize("seen", [True, False])
+    def test_what_is_planted_in_the_file_swallows_nothing(
+        self, filled: Ledger, planted: str, seen: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two guards: the schema is compared, and an entry is read back before it counts as written."""
+        before = filled.entries()
+        sql(filled.path, planted)
+        (finding,) = filled.check()
+        assert planted.split()[2] in finding
+        if not seen:
+            monkeypatch.setattr(Transaction, "_foreign", lambda _: [])
+        if seen or "INSERT" in planted or "head" in planted:
+            with pytest.raises(LedgerError, match="chain of records is broken" if seen else "cannot be read back"):
+                filled.charge("survey", "edge", pure(1), description="four")
+            assert filled.entries() == before
+
+    def test_flipped_bits_end_in_one_clear_error(self, filled: Ledger) -> None:
+        """Wherever they are: what was recorded is read as it was, or the ledger says that it is damaged."""
+        content, before = filled.path.read_bytes(), filled.entries()
+        pages, entries = len(content) // 4096, content.index(b"survey")
+        places = {
+            *range(100),
+            *range(entries - 60, entries + 240, 3),
+            *(4096 * k + j for k in range(pages) for j in range(0, 16, 3)),
+        }
+        schema = content.index(b"CREATE")
+        places |= {*range(schema - 40, schema + 400, 7), *range(37, len(content), 397)}
+        refused = 0
+        for turn, place in enumerate(sorted(places)):
+            flipped = bytearray(content)
+            flipped[place] ^= (0x80, 0xFF, 0x01)[turn % 3]
+            filled.path.write_bytes(flipped)
+            try:
+                ledger = Ledger(filled.path)
+                ledger.check()
+                ledger.datasets()
+                assert ledger.entries() == before
+            except LedgerError:
+                refused += 1
+        assert refused > 100
+        filled.path.write_bytes(content)
+        assert filled.check() == ()
+
     def test_unreadable_entry_is_a_ledger_error(self, filled: Ledger) -> None:
         sql(filled.path, "UPDATE entries SET record = '{' WHERE id = 2", triggers=False)
         with pytest.raises(LedgerError, match="an entry cannot be read"):

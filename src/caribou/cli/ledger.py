@@ -19,8 +19,9 @@ from caribou.errors import BudgetExceeded, CertificateError, InputError
 from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.documents import write
-from caribou.privacy.events import EpsilonDelta, Event, NonPrivate
+from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, require_few
 from caribou.privacy.ledger import Balance, EntryNote, Ledger, LedgerEntry, ledger_text
+from caribou.privacy.names import dataset_name
 from caribou.privacy.periods import Period
 
 EXIT_BROKEN_CHAIN = 3
@@ -103,7 +104,7 @@ def budget(given: BudgetOptions) -> None:
     """
     total = Budget(given.epsilon, given.delta, given.unit)
     period = None if given.per is None else Period.parse(given.per)
-    ledger_text(dataset=given.name)  # before a new ledger is made
+    dataset_name(given.name)  # before a new ledger is made
     balance = _opened(given.ledger).set_budget(given.name, total, per=period)
     typer.echo(f"budget of {given.name}: {total}{'' if period is None else f', per {period.value}'}")
     typer.echo(_spent_words(balance))
@@ -164,7 +165,7 @@ def add(given: AddOptions) -> None:
     Example: caribou ledger add survey --epsilon 0.5 --unit edge --description "degree histogram"
     """
     unit, events, certificate_id = _past_release(given.certificate, given.epsilon, given.delta, given.unit)
-    ledger_text(dataset=given.name)  # both before a new ledger is made
+    dataset_name(given.name)  # both before a new ledger is made
     ledger_text(description=" ".join(given.description.split()))
     opened = _opened(given.ledger)
     try:
@@ -172,7 +173,7 @@ def add(given: AddOptions) -> None:
             *(given.name, unit, events),
             description=given.description,
             certificate_id=certificate_id,
-            note=EntryNote(given.purpose, given.person, given.period),
+            note=EntryNote(purpose=given.purpose, person=given.person, period=given.period),
             already_made=given.over_budget,
         )
     except BudgetExceeded as error:
@@ -211,6 +212,7 @@ def _past_release(
         if not loaded.is_private:
             # Whatever its events say: nobody has checked them against a claim.
             return loaded.unit, (NonPrivate(),), loaded.certificate_id
+        require_few(loaded.cost)
         failing = [check for check in verify(loaded).checks if not check.passed]
         if failing:
             # Its events may be less than what was really spent.

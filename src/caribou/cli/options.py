@@ -68,7 +68,8 @@ class EntryOptions:
         """The ledger with the words of its next entry."""
         from caribou.release import NotedLedger
 
-        return None if self.path is None else NotedLedger(self.path, self.purpose, self.person, self.period, reason)
+        words = {"purpose": self.purpose, "person": self.person, "period": self.period, "reason": reason}
+        return None if self.path is None else NotedLedger(self.path, **words)
 
 
 @record

@@ -340,6 +340,8 @@ def pld_epsilon(events: Sequence[Event], delta: float) -> float:
             return gaussian_pld_epsilon(mu=mu, delta=delta)
         if len(paid) == 1 and isinstance(paid[0], EpsilonDelta) and pure is not None:
             return pure_pld_epsilon(pure=pure, delta=delta)
+        if any(isinstance(event, EpsilonDelta) and event.delta > delta for event in paid):
+            return math.inf  # a delta near 1 would leave no distribution to compose
         return float(compose_pld(tuple(paid)).get_epsilon_for_delta(delta))
 
     return _worst(events, judge, nothing=0.0, no_noise=math.inf)
@@ -524,6 +526,8 @@ def largest_true_positive_rate(events: Sequence[Event], *, delta: float, false_p
             normal = NormalDist()
             return normal.cdf(normal.inv_cdf(fpr) + mu)
         best = 1.0
+        if any(isinstance(event, EpsilonDelta) and event.delta > 1 - 1e-6 for event in paid):
+            return best  # as in `pld_epsilon`
         for eps, d in _delta_curve(tuple(paid), delta):
             best = min(best, math.exp(min(eps, 700.0)) * fpr + d, 1 - math.exp(-eps) * max(0.0, 1 - d - fpr))
         return best

@@ -117,6 +117,29 @@ def event_from_dict(record: Mapping[str, Any]) -> Event:
     return event
 
 
+MAX_EVENTS, MAX_MECHANISMS = 1000, 10**6
+"""Of one release. Gaussians add up in closed form, whatever their count; to compose others takes time and memory."""
+
+
+def require_few(events: Iterable[Event]) -> None:
+    """Refuse what would take minutes to compose: events that somebody else wrote down are bounded before they are judged.
+
+    >>> require_few([Laplace(2.0, 10**9)])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    caribou.errors.InputError: events must be at most 1000, of at most 1000000 Laplace mechanisms, got 1 of 1000000000; ...
+    """
+    listed = [
+        e for event in events for group in (event.groups if isinstance(event, Parallel) else [[event]]) for e in group
+    ]
+    mechanisms = sum(event.count for event in listed if isinstance(event, Laplace))
+    if len(listed) > MAX_EVENTS or mechanisms > MAX_MECHANISMS:
+        raise InputError(
+            f"events must be at most {MAX_EVENTS}, of at most {MAX_MECHANISMS} Laplace mechanisms, got {len(listed)} of "
+            f"{mechanisms}; state what they cost together as one epsilon and delta"
+        )
+
+
 MAX_CHOICES = 64
 
 

@@ -50,7 +50,6 @@ import json
 import math
 import os
 import re
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -65,8 +64,9 @@ from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.machine.notebook import html_table
 from caribou.privacy import accounting, documents, filters
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
-from caribou.privacy.events import Event, NonPrivate, event_from_dict, event_to_dict
+from caribou.privacy.events import Event, NonPrivate, event_from_dict, event_to_dict, require_few
 from caribou.privacy.ledger_file import End, LedgerFile, Transaction
+from caribou.privacy.names import dataset_name, look
 from caribou.privacy.periods import Period
 
 RESOLUTION = 1e-9
@@ -111,7 +111,7 @@ class Fingerprint(Enum):
         return words.get(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EntryNote:
     """What the owner wants an entry to say, in words of one line.
 
@@ -322,7 +322,7 @@ class Ledger:
         spent is accepted: the returned balance is then ``exceeded``, and no release is allowed any more. A finite node budget is
         refused after an edge-level release, because it could never be kept.
         """
-        ledger_text(dataset=name)
+        dataset_name(name)
         if not isinstance(budget, Budget):
             raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
         change = BudgetChange(self._now(), name, budget, None if per is None else Period.parse(per))
@@ -433,7 +433,7 @@ class Ledger:
                 if contents.knows(entry):
                     continue
                 _require_one_spelling(contents, entry.dataset)
-                _require_new_certificate(contents, entry)
+                _require_new_certificate(contents, entry, other_names=True)
                 entry = replace(entry, id=len(contents.releases) + 1)
                 contents = contents.plus(entry)
                 delta = _delta(contents.budget(entry.dataset, entry.unit))
@@ -727,7 +727,7 @@ def _epsilon(releases: tuple[tuple[Event, ...], ...], budget: Budget | None) -> 
             epsilon = float(filters.total_epsilon(releases, budget))
         else:
             epsilon = float(accounting.epsilon_of(events, _delta(budget)))
-    except (ArithmeticError, ValueError):
+    except (ArithmeticError, ValueError, LookupError):
         return math.inf  # numbers that no accountant can compute with: what cannot be bounded is not bounded
     if not epsilon >= 0:
         raise LedgerError(f"the accountant must give epsilon >= 0 for the recorded events, got {epsilon!r}")
@@ -745,9 +745,10 @@ def _affordable(total: float, budget: Budget) -> bool:
 def _planned(name: str, unit: PrivacyUnit | str, events: Sequence[Event]) -> LedgerEntry:
     """A release that is not recorded yet. What is judged is what is stored."""
     unit = PrivacyUnit.parse(unit)
-    ledger_text(dataset=name)
+    dataset_name(name)
     stored = json.loads(json.dumps([event_to_dict(event) for event in events], default=_plain))
     judged = tuple(map(event_from_dict, stored))
+    require_few(judged)
     return LedgerEntry(datetime.min, name, unit, judged, "planned", None, DEFAULT_DELTA, 0.0)
 
 
@@ -812,7 +813,11 @@ def _require_budget(contents: _Contents, name: str) -> None:
         )
 
 
-def _require_new_certificate(contents: _Contents, new: LedgerEntry) -> None:
+def _require_new_certificate(contents: _Contents, new: LedgerEntry, *, other_names: bool = False) -> None:
+    """A certificate is about one data set: under a second name it would say of that one what is not true.
+
+    ``other_names``: another ledger may have it under its own name. Both count in full.
+    """
     name, number = new.dataset, new.certificate_id
     for entry in contents.releases:
         if number is None or entry.certificate_id != number:
@@ -823,9 +828,9 @@ def _require_new_certificate(contents: _Contents, new: LedgerEntry) -> None:
                 "with another cost, so one of the two was edited; record what the other release cost with "
                 "`caribou ledger add --epsilon E --unit U`"
             )
-        if entry.dataset == name:
+        if entry.dataset == name or not other_names:
             raise LedgerError(
-                f"data set {name!r}: certificate {number!r} is already recorded as release {entry.id}; "
+                f"data set {name!r}: certificate {number!r} is already recorded as release {entry.id} of {entry.dataset!r}; "
                 "it is not counted twice"
             )
 
@@ -979,21 +984,16 @@ def _plain(value: Any) -> int | float:
 def _require_one_spelling(contents: _Contents, name: str) -> None:
     """Two names that look the same, or differ in case alone, would be two budgets for one data set."""
     known = contents.names()
-    alike = [other for other in known if _folded(other) == _folded(name)]
+    alike = [other for other in known if look(other) == look(name)]
     if alike and name not in known:
         raise LedgerError(
-            f"data set {name!r}: this ledger knows {alike[0]!r}, which differs in case, blanks or Unicode form alone; use that "
-            "name, or one that nobody mistakes for it"
+            f"data set {name!r}: this ledger knows {alike[0]!r}, which looks the same, or differs in case or blanks alone; use "
+            "that name, or one that nobody mistakes for it"
         )
 
 
-def _folded(name: str) -> str:
-    """A name without what the eye does not see: compatibility forms, case, width and number of blanks."""
-    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).split())
-
-
 def ledger_text(**field: Any) -> str:
-    """A name or a description: one line of printable text without outer spaces, so that what is shown is what is compared."""
+    """A description, or words of the owner: one line of printable text without outer spaces."""
     ((name, value),) = field.items()
     if not (isinstance(value, str) and value and value.isprintable() and value == value.strip() and len(value) <= 500):
         raise InputError(f"{name} must be 1 to 500 printable characters without outer spaces, got {value!r}")
