@@ -91,10 +91,19 @@ USUAL = ("caribou-edp", "caribou-ndp", "votes-edp", "votes-ndp", "gap-edp", "mlp
 """A method of each kind: on every strange graph. All others, and variants, where they are most likely to break."""
 
 
+ONE_CLASS = ("one class of three", "one node", "one training node")
+"""All training labels are of one class: there is nothing to learn, and where labels are public nothing is charged."""
+
+
 @pytest.mark.parametrize("strange", STRANGE)
 def test_strange_graphs_work(strange: str) -> None:
     graph = STRANGE[strange]()
     for name, settings in KINDS if strange in ("no edges", "one node") else [(name, {}) for name in USUAL]:
+        if strange in ONE_CLASS and METHODS[name].unit is PrivacyUnit.EDGE:
+            with pytest.raises(InputError) as refused:
+                model_of(name, settings).fit(graph)
+            assert (refused.value.field, refused.value.rule) == ("split.train", "hold labels of at least 2 classes")
+            continue
         model = model_of(name, settings).fit(graph)
         p = model.predict_proba()
         assert p.shape == (graph.num_nodes, graph.num_classes), (name, settings)

@@ -150,6 +150,7 @@ CROSS_CUTTING = {
     "methods/contract",
     "methods/end_to_end",
     "methods/floors",
+    "methods/fuzz",
     "methods/transcripts",
 }
 """Test files that are about several modules."""

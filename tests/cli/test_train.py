@@ -66,6 +66,26 @@ def test_one_label_of_a_table_is_in_no_file_of_a_run(tmp_path: Path) -> None:
     assert "test accuracy" in caribou("train", "mlp", *files).stdout, "at edge level classes may be read from labels"
 
 
+def test_a_misspelt_class_is_refused_before_anything_is_charged(fraud: tuple[str, ...], tmp_path: Path) -> None:
+    """Its nodes would count as unlabelled, and the other class would be all that is learned. At edge level labels are public."""
+    ledger, out = tmp_path / "ledger.sqlite", tmp_path / "run"
+    train = ("train", "votes-edp", *fraud, "--ledger", ledger, "--out", out)
+    refused = refusal(*train, "--classes", "ok,fruad")
+    assert "column 'label' must hold the declared classes 'ok', 'fruad', got 'fraud'" in refused
+    assert "--unknown fraud if it is no label" in refused
+    refused = refusal(*train, "--classes", "ok,fruad", "--unknown", "fraud")
+    assert "split.train must hold labels of at least 2 classes" in refused
+    assert not ledger.exists()
+    assert not out.exists()
+
+
+def test_where_a_fit_is_charged_is_said(fraud: tuple[str, ...], tmp_path: Path) -> None:
+    train = ("train", "gap-edp", *fraud, "--set", "hops=1")
+    assert "nowhere: no ledger was given (--ledger)" in caribou(*train).stdout
+    assert "nowhere" not in caribou(*train, "--ledger", tmp_path / "ledger.sqlite").stdout
+    assert "\ncharged" not in caribou("train", "mlp", *fraud).stdout, "nothing is spent"
+
+
 def test_settings_are_numbers_words_or_errors() -> None:
     assert parse_settings(["a=1", "b=0.5", "c=word", "d=true"]) == {"a": 1, "b": 0.5, "c": "word", "d": True}
     with pytest.raises(InputError, match="key=value"):

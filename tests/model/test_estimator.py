@@ -12,7 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import caribou as cb
@@ -512,3 +516,21 @@ def test_a_saved_model_asks_for_probabilities_before_anything_is_charged(own_enc
     assert not ledger.exists()
     even = np.full((240, 4), 0.25)
     assert loaded.extend(GROWN.with_prior(even)).predict_proba().shape == (240, 4)
+
+
+def test_what_is_no_graph_is_sent_to_the_call_that_reads_it() -> None:
+    network = nx.path_graph(4)
+    frame = pd.DataFrame({"id": [1, 2]})
+    calls = {
+        "caribou.Graph.from_networkx": [network],
+        "caribou.Graph.from_tables": [frame, pl.DataFrame({"id": [1]}), pa.table({"id": [1]}), (frame, frame)],
+        "caribou.read_graph": ["graph.csv", Path("graph.csv")],
+    }
+    for call, given in calls.items():
+        for data in given:
+            with pytest.raises(InputError) as refused:
+                Model("votes-edp", Budget(4)).fit(data)
+            assert (refused.value.field, refused.value.value) == ("data", type(data).__name__)
+            assert call in str(refused.value)
+    with pytest.raises(InputError, match=r"got dict$"):
+        Model("votes-edp", Budget(4)).fit({})

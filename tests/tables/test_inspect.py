@@ -157,6 +157,13 @@ def test_one_class_in_two_spellings_is_a_problem_until_it_is_declared() -> None:
     assert apart.class_counts == {"FRAUD": 1, "Fraud": 1, "fraud": 8, "ok": 20}
     others = read((edges, nodes), RULES, classes=["fraud", "good"]).inspection
     assert [note.count for note in others.notes if note.kind is Finding.OTHER_LABELS] == [22]
+    at_edges = read((edges, nodes), RULES, classes=["fraud", "good"], unit=PrivacyUnit.EDGE).inspection
+    (problem,) = at_edges.problems
+    assert (problem.kind, problem.count) == (Finding.OTHER_LABELS, 22)
+    assert problem.flags == ("--classes a,b,c", "--alias ok=CLASS", "--unknown ok if it is no label")
+    rules = ColumnRules(**{**RULES.to_dict(), "unknown": [*RULES.unknown, "ok", "FRAUD", "Fraud"]})
+    left = read((edges, nodes), rules, classes=["fraud", "good"], unit=PrivacyUnit.EDGE).inspection
+    assert left.class_counts == {"fraud": 8, "good": 0}
 
 
 def test_a_rule_names_a_column_of_features_that_is_there() -> None:

@@ -19,6 +19,7 @@ import caribou as cb
 from caribou.errors import DataError, InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.tables.read import Roles, Titles
 from caribou.tables.rules import ColumnRules
 from table_support import RULES, bank, content
 
@@ -119,6 +120,16 @@ def test_cells_of_databases() -> None:
         DataError, match=r"column 'day' must hold numbers, got the date '2024-01-02' .* give --ignore day"
     ):
         Graph.from_tables(edges, dates)
+
+
+def test_y_is_the_label_unless_it_is_a_place() -> None:
+    def roles(*titles: str, label: str | None = None) -> Roles:
+        return Roles.of(titles, Titles(label=label), ColumnRules(), "nodes")
+
+    assert (roles("id", "a", "y").label, roles("id", "a", "y").features) == ("y", ("a",))
+    assert (roles("id", "X", "Y").label, roles("id", "X", "Y").features) == (None, ("X", "Y"))
+    assert roles("id", "x", "y", "class").label == "class"
+    assert roles("id", "x", "y", label="y").features == ("x",)
 
 
 def test_what_is_no_frame_is_refused_by_its_type() -> None:

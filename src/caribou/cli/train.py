@@ -158,7 +158,9 @@ def train(given: TrainOptions) -> None:
     if given.as_json:
         print_json(document)
         return
-    charged = [] if ledger is None else [("charged", f"under {data.name!r} in {ledger}")]
+    spent = runs[0].model.certificate.epsilon_spent
+    where = f"under {data.name!r} in {ledger}" if ledger else "nowhere: no ledger was given (--ledger)"
+    charged = [("charged", where)] if ledger or 0 < spent < math.inf else []
     print_facts([*_rows(document, runs[0].model), *charged, *_saved_rows(folders, runs[0].model)])
 
 

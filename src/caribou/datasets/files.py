@@ -54,7 +54,8 @@ def read_graph(
         source_column: of one end of an edge.
         target_column: of the other end.
         classes: the declared classes, which node level asks for: their names in order, the values of labels, or the number C of
-            classes 0 .. C - 1. A label that is none of them is unknown. None: read from the labels, for edge level.
+            classes 0 .. C - 1. A label that is none of them is unknown; at edge level (``unit``) that is an error, unless
+            ``rules`` say that it is no label. None: read from the labels, for edge level.
         rules: how the columns of tables are read: unknown words, categories, fills, ranges.
         unit: what will be protected. At node level what is not declared is refused here, with all other problems.
 
@@ -63,13 +64,13 @@ def read_graph(
 
     ``.npz``: plain arrays, see `caribou.datasets.npz`.
 
-    ``.csv`` or ``.parquet`` (``.pq``): ``path`` is the edge table, ``nodes`` the node table. CSV has a line of titles,
-    commas and UTF-8, unless ``rules`` declare another separator or encoding. The first two columns of the edge table are the
-    ends of an edge, further ones are ignored with a warning. In the node table the columns ``id`` / ``node`` / ``node_id``,
-    ``label`` / ``class`` / ``y`` and ``split`` have their meaning (or those named by the arguments), all others are numeric
-    features, unless ``rules`` say otherwise. All problems of the tables are one error. Rows are counted from 1 in messages, the
-    line of titles not included. Ids are compared as text: the number 1 and the text ``1`` are the same node, ``01`` is
-    another one.
+    ``.csv`` or ``.parquet`` (``.pq``): ``path`` is the edge table, ``nodes`` the node table. CSV has a line of titles, commas
+    and UTF-8, unless ``rules`` declare another separator or encoding. The first two columns of the edge table are the ends of
+    an edge, further ones are ignored with a warning. In the node table the columns ``id`` / ``node`` / ``node_id``, ``label`` /
+    ``class`` / ``y`` (without an ``x``) and ``split`` have their meaning (or those named by the arguments), all others are
+    numeric features, unless ``rules`` say otherwise. All problems of the tables are one error. Rows are counted from 1 in
+    messages, the line of titles not included. Ids are compared as text: the number 1 and the text ``1`` are the same node,
+    ``01`` is another one.
 
     A folder with ``edges.npy`` and ``features.npy``: plain arrays of any size, see `caribou.datasets.arrays`.
 

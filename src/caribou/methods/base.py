@@ -182,8 +182,7 @@ def fit(
     >>> fitted.probabilities.shape, fitted.certificate.status
     ((200, 4), 'private')
     """
-    # a graph that cannot be fitted is refused before anything is charged
-    graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
+    _require_learnable(graph, budget.unit)
     plan = declared_plan(method, method.plan(graph.sizes(budget.unit), budget), budget, graph)
     require_left(plan, graph, ledger)
     ready = prepared(method, plan, graph, streams)
@@ -337,6 +336,15 @@ def declared_plan(method: Method, plan: ReleasePlan, budget: Budget, graph: Grap
         )
     # a class that nobody registered, such as a subclass of one of the library, is the user's code, too
     return replace(plan, assumptions=(*plan.assumptions, Assumption(AssumptionName.OWN_CODE)))
+
+
+def _require_learnable(graph: Graph, unit: PrivacyUnit) -> None:
+    """Refuse a graph that cannot be fitted, before anything is charged. At node level only what is declared decides."""
+    public = unit is PrivacyUnit.EDGE
+    split, labels = graph.for_learning(public=public)
+    if public and len(found := np.unique(np.array(labels)[split.train])) < 2:
+        named = [str(k) if graph.class_names is None else graph.class_names[k] for k in found]
+        raise InputError.of("split.train", "hold labels of at least 2 classes", f"all of class {named[0]!r}")
 
 
 def prepared(

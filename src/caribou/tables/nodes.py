@@ -256,6 +256,7 @@ class NodeTable:
             name,
             classes,
             ColumnRules(unknown=self.rules.unknown, aliases=self.rules.aliases),
+            PrivacyUnit.EDGE,  # methods on engines protect edges
         ).require()
         made = self._stored(folder / FEATURES, place)
         graph = replace(

@@ -72,7 +72,10 @@ class Roles:
         kept = [title for title in there if title not in rules.ignore]
         id_title = chosen(kept, titles.id, IDS, source, "id", needed=id_needed)
         rest = [title for title in kept if title != id_title]
-        label = chosen(rest, titles.label, LABELS, source, "label")
+        places = {title.strip().lower() for title in rest}
+        # y beside x is a place, and would be missing among the features
+        usual = [word for word in LABELS if not (word == "y" and "x" in places)]
+        label = chosen(rest, titles.label, usual, source, "label")
         split = chosen(rest, titles.split, SPLITS, source, "split")
         features = tuple(title for title in rest if title not in (label, split))
         return cls(id_title, label, split, features, tuple(title for title in there if title in rules.ignore))
@@ -150,7 +153,7 @@ def build(
 ) -> Reading:
     """A graph from a batch of node attributes and pairs of row numbers; nodes in the order of their ids."""
     rules, found = rules or ColumnRules(), findings or Findings()
-    labels, names = _labels(table, roles.label, place, source, classes, rules, found)
+    labels, names = _labels(table, roles.label, place, source, classes, rules, unit, found)
     division = None
     if roles.split is not None:
         split = roles.split
@@ -231,6 +234,7 @@ def _labels(
     source: object,
     classes: Classes | None,
     rules: ColumnRules,
+    unit: PrivacyUnit | None,
     findings: Findings,
 ) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
     if title is None:
@@ -239,14 +243,23 @@ def _labels(
         names = declared_names(classes)
         known = columns.words(columns.texts(table.column(title), title, place, kind=None), rules.unknown, rules.aliases)
         other = [cell for cell in known if cell is not None and cell not in names]
-        findings.note(
-            Finding.OTHER_LABELS,
-            f"column {title!r}: {len(other)} labels are none of the declared classes, such as {', '.join(examples_of(other))}: "
-            "they count as no label",
-            len(other),
-            ("--classes a,b,c", "--alias WORD=CLASS"),
-            title,
-        )
+        if other and unit is PrivacyUnit.EDGE:
+            # labels are public there; at node level one person's label must not decide whether a table is read
+            word = quoted(other[0])
+            rule = (
+                f"column {title!r} must hold the declared classes {listed(names)}, got {', '.join(examples_of(other))}"
+            )
+            mends = ("--classes a,b,c", f"--alias {word}=CLASS", f"--unknown {word} if it is no label")
+            findings.add(Problem(Finding.OTHER_LABELS, str(source), rule, len(other), flags=mends, column=title))
+        else:
+            findings.note(
+                Finding.OTHER_LABELS,
+                f"column {title!r}: {len(other)} labels are none of the declared classes, such as "
+                f"{', '.join(examples_of(other))}: they count as no label",
+                len(other),
+                ("--classes a,b,c", "--alias WORD=CLASS"),
+                title,
+            )
         return places_of_names(list(known), names), names
     texts = columns.texts(table.column(title), title, place, findings, Finding.LABEL_CELLS)
     cells = columns.words(texts, rules.unknown, rules.aliases)
