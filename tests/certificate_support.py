@@ -12,15 +12,16 @@ from typing import Any
 
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
-from caribou.model.tuning import combinations, plan_search
+from caribou.methods.search import plan_search
+from caribou.model.tuning import combinations
 from caribou.models.published_metrics import metrics_plan
 from caribou.privacy.arithmetic import double_precision
-from caribou.privacy.assumptions import features_without_edges
+from caribou.privacy.assumptions import Assumption, AssumptionName, features_without_edges, in_order
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.documents import read, write
-from caribou.privacy.events import Event
+from caribou.privacy.events import Event, Gaussian
 from caribou.privacy.mechanism_records import Group, Mechanism, MechanismRecord, OwnRecord
 from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
 from caribou.privacy.plan import ReleasePlan, epsilon_by_degree, figures
@@ -106,7 +107,7 @@ def search_plan(method: str, space: dict[str, list[Any]], order: list[int], epsi
     """The plan of a private search."""
     info = METHODS[method]
     recipes = [info.create(**settings) for settings in combinations(method, space, {})]
-    return plan_search(recipes, order, SIZES, Budget(epsilon, DELTA, info.unit), description="a search")
+    return plan_search(recipes, order, SIZES, Budget(epsilon, DELTA, info.unit), description=f"{method}, tuned")
 
 
 def declared(plan: ReleasePlan) -> ReleasePlan:
@@ -165,6 +166,30 @@ OF_EACH_KIND = (
     *("search, composed", "search of pairs", "search at node level"),
 )
 """Certificates that hold every kind of mechanism, with every kind of figure."""
+
+
+def own_certificate() -> Certificate:
+    """A certificate of a mechanism that the library does not know."""
+    cost = {Group.EVERY_EDGE: (Gaussian(2.0),)}
+    own = OwnRecord(name="my sums", why="my theorem", unit=PrivacyUnit.EDGE, paid=cost, notes={"noise": 3})
+    return certified(ReleasePlan(Budget(4.0, 1e-5, "edge"), (own,), released=("X",), description="a test"))
+
+
+def document(name: str) -> dict[str, Any]:
+    """The certificate of this name as its file holds it."""
+    made: dict[str, Any] = json.loads(certificates()[name].to_json())
+    return made
+
+
+def assume(record: dict[str, Any], *assumptions: Assumption) -> None:
+    """State these, in their places, in the place of what was stated under their names."""
+    kept = [read(Assumption, a, "assumption") for a in record["assumptions"]]
+    record["assumptions"] = [write(a) for a in in_order([*kept, *assumptions])]
+
+
+def forget(record: dict[str, Any], *names: AssumptionName) -> None:
+    words = [name.value for name in names]
+    record["assumptions"] = [a for a in record["assumptions"] if a["name"] not in words]
 
 
 # -- edits ------------------------------------------------------------------------------------------------------------
@@ -278,3 +303,16 @@ def recounted(record: dict[str, Any]) -> dict[str, Any]:
     reach = "private" if record["scope"]["kind"] == ScopeKind.EVERY_GRAPH.value else "private by degree"
     status = "no privacy" if record["epsilon"] == "inf" else reach if holds else "void"
     return {**record, **follows, "scope": record["scope"], "epsilon_by_degree": write(curve), "status": status}
+
+
+def is_declared(kind: str, path: tuple[Any, ...], fields: tuple[str, ...]) -> bool:
+    """Whether the changed field, or the order or the completeness of its list, is among those listed as declared."""
+    here, above = ".".join(map(str, path)), ".".join(map(str, path[:-1]))
+    places = [here]
+    if kind == "reversed":
+        places.append(f"{here}: order")
+    if kind in ("doubled entry", "emptied"):
+        places.append(f"{here}: complete")
+    if kind == "deleted":
+        places.append(f"{above}: complete")
+    return any(place == field or place.startswith(f"{field}.") for place in places for field in fields)

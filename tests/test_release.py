@@ -31,12 +31,12 @@ from caribou.mechanisms.noise_source import BlockNoise, NoiseSource, RunKey
 from caribou.methods import METHODS
 from caribou.model.estimator import Model
 from caribou.model.tuning import tune
+from caribou.model.verify import verify
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.ledger import ContentChange, Ledger
 from caribou.privacy.mechanism_records import Mechanism, own_mechanism
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.verify import verify
 from caribou.release import Account, Drawn, execute
 
 pytestmark = pytest.mark.usefixtures("quick_learning")

@@ -47,7 +47,7 @@ _HOMES = {
     "NodeRegressor": "caribou.models.node_targets",
     "MultiLabelClassifier": "caribou.models.node_targets",
     "Certificate": "caribou.privacy.certificate",
-    "verify": "caribou.privacy.verify",
+    "verify": "caribou.model.verify",
     "Ledger": "caribou.privacy.ledger",
     "plan": "caribou.pages.planner",
     "CaribouError": "caribou.errors",
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from caribou.model.estimator import Model as Model
     from caribou.model.estimator import Votes as Votes
     from caribou.model.estimator import load as load
+    from caribou.model.verify import verify as verify
     from caribou.models.graph_classifier import GraphClassifier as GraphClassifier
     from caribou.models.links import LinkPredictor as LinkPredictor
     from caribou.models.node_targets import MultiLabelClassifier as MultiLabelClassifier
@@ -86,7 +87,6 @@ if TYPE_CHECKING:
     from caribou.privacy.mechanism_records import own_mechanism as own_mechanism
     from caribou.privacy.plan import ReleasePlan as ReleasePlan
     from caribou.privacy.sensitivity import Bounds as Bounds
-    from caribou.privacy.verify import verify as verify
     from caribou.release import Embeddings as Embeddings
     from caribou.release import NotedLedger as NotedLedger
     from caribou.tables.rules import ColumnRules as ColumnRules

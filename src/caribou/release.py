@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 N = TypeVar("N", bound=Randomness)
 
+EMBEDDINGS = "embeddings after "
+"""How the words of a release of embeddings begin."""
 LedgerLike = Ledger | str | os.PathLike[str]
 """A ledger, or the path of one; a file that is not there is made with its first entry. `NotedLedger` is a path with words."""
 
@@ -163,7 +165,7 @@ def execute(
             "the ledger, and record it as one without privacy: caribou ledger add --epsilon inf"
         )
     account = None if ledger is None else Account(ledger, private.name)
-    words = _stated_words(plan, private.name, EntryNote() if account is None else account.note)
+    words = _stated_words(private.name, EntryNote() if account is None else account.note)
     plan = replace(plan, public_parameters={**words, **plan.public_parameters})
     certificate = (
         plan.certificate(noise)
@@ -185,12 +187,12 @@ def execute(
     return Released(drawn.value, certificate)
 
 
-def _stated_words(plan: ReleasePlan, name: str, note: EntryNote) -> dict[str, str]:
-    """What an officer looks for first: data set, method, purpose and period, as the owner calls them. No check reads them.
+def _stated_words(name: str, note: EntryNote) -> dict[str, str]:
+    """What an officer looks for first: data set, purpose and period, as the owner calls them. No check reads them.
 
     Words that no certificate can hold are left out: they decide nothing, so they stop nothing.
     """
-    words = {"dataset": name, "method": plan.description, "purpose": note.purpose, "period": note.period}
+    words = {"dataset": name, "purpose": note.purpose, "period": note.period}
     return {key: word for key, word in words.items() if word and word.isprintable()}
 
 
@@ -450,7 +452,7 @@ def embeddings_plan(budget: Budget, calibrated: Any, *, start: str, resumable: b
         budget,
         (message_passing_record(calibrated),),
         released=(f"the last state X^(K), {size.nodes} x {size.columns}, and whatever is computed from it",),
-        description=f"embeddings after {calibrated.hops} hops",
+        description=f"{EMBEDDINGS}{calibrated.hops} hops",
         public_parameters={"start": start, "nodes": size.nodes},
         resumable=resumable,
     )

@@ -13,6 +13,7 @@ import pytest
 
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy import filters
+from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate
@@ -116,7 +117,8 @@ class TestShow:
 
 def certificate(noise: NoiseSource | None = None) -> Certificate:
     encoder, classifier = MeanRecord(name="encoder", noise_std=4.0), MeanRecord(name="classifier", noise_std=5.0)
-    plan = ReleasePlan(Budget(3, unit="node"), (encoder, classifier), released=("X",), description="a test")
+    own = (Assumption(AssumptionName.OWN_CODE),)
+    plan = ReleasePlan(Budget(3, unit="node"), (encoder, classifier), ("X",), "a test", assumptions=own)
     return plan.certificate(noise or NoiseSource.secure())
 
 

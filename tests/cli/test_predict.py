@@ -11,9 +11,9 @@ import pytest
 
 import caribou as cb
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.model.verify import verify
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.verify import verify
 from cli_support import caribou
 
 pytestmark = pytest.mark.usefixtures("quick_learning")

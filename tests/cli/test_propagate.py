@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from caribou.model.verify import verify
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.verify import verify
 from cli_support import caribou, refusal
 
 

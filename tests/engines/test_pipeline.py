@@ -22,10 +22,10 @@ from caribou.engines.blocks import Layout, StateFile
 from caribou.engines.pipeline import Request, release_files
 from caribou.errors import CaribouError, DataError, InputError, LedgerError, RunError
 from caribou.mechanisms.noise_source import RunKey
+from caribou.model.verify import verify
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.verify import verify
 from caribou.tables.ids import NodeIds
 from caribou.tables.queries import Query
 from caribou.tables.rules import ColumnRules

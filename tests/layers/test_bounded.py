@@ -32,6 +32,7 @@ from caribou.layers import (
 )
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.model.verify import verify
 from caribou.privacy.assumptions import LAYER_ASSUMPTIONS
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import calibrate_propagation
@@ -43,7 +44,6 @@ from caribou.privacy.sensitivity import (
     Sensitivity,
     spectral_sensitivity,
 )
-from caribou.privacy.verify import verify
 from caribou.release import release
 from certificate_support import edited
 from graph_families import any_graphs

@@ -32,12 +32,12 @@ from caribou.methods.mlp import Mlp, MlpDp
 from caribou.methods.progap import Progap, ProgapNdp
 from caribou.methods.sage import SageEdge, SageNdp
 from caribou.methods.votes import VotePlan, VotesEdge, VotesNdp
+from caribou.model.verify import verify
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.mechanism_records import groups_of
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("quick_learning")

@@ -24,6 +24,7 @@ from caribou.mechanisms.clipped_gradients import linear_clipped_sum
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturb
 from caribou.methods.sage import SageEdge, SageNdp, messages, neighbourhood_rows
+from caribou.model.verify import verify
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.mechanism_records import Group, groups_of
 from caribou.privacy.pair_response import (
@@ -33,7 +34,6 @@ from caribou.privacy.pair_response import (
     split_pair_budget,
 )
 from caribou.privacy.sensitivity import Bounds, neighbourhood_gradient_sensitivity
-from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load(

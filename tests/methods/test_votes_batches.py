@@ -15,7 +15,7 @@ from caribou.mechanisms import edge_votes
 from caribou.mechanisms.edge_votes import NoisyCounts, QueryOnceGuard, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.votes import VotesEdge
-from caribou.privacy.verify import verify
+from caribou.model.verify import verify
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 SIZES = (130, 170, 200)

@@ -15,6 +15,7 @@ from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.votes import VOTES_SHARE, VotesNdp
+from caribou.model.verify import verify
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
@@ -22,7 +23,6 @@ from caribou.privacy.events import EpsilonDelta, gaussian_mu
 from caribou.privacy.mechanism_records import Group, Mechanism, groups_of
 from caribou.privacy.plan import epsilon_at
 from caribou.privacy.sizes import Sizes
-from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 NODE = {"delta": 1e-5, "unit": "node"}

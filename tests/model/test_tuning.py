@@ -16,14 +16,14 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, fit
 from caribou.methods.base import Outputs
 from caribou.methods.catalogue import MethodInfo
-from caribou.model.tuning import combinations, plan_search, tune
+from caribou.model.tuning import combinations, tune
+from caribou.model.verify import verify
 from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import OwnRecord, everyone
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.sizes import Sizes
-from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
@@ -202,31 +202,7 @@ def test_an_assumption_that_fails_for_one_setting_fails_for_the_search() -> None
         assert found.fitted.certificate.status == "void"
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.7, 3.0])
-def test_a_search_that_is_calibrated_to_its_budget_is_not_refused_for_a_rounding_error(epsilon: float) -> None:
-    recipes = [
-        METHODS["votes-edp"].create(**values) for values in combinations("votes-edp", METHODS["votes-edp"].space, {})
-    ]
-    sizes, order = GRAPH.sizes(cb.PrivacyUnit.EDGE), [0, 1, 2]
-    plan = plan_search(recipes, order, sizes, budget("votes-edp", epsilon), description="a search")
-    certificate = plan.certificate(NoiseSource.secure())
-    assert certificate.epsilon_spent == pytest.approx(epsilon, rel=1e-3)
-    assert certificate.epsilon_spent <= epsilon
-
-
-def test_repeated_settings_are_paid_for_each_time_and_a_space_is_a_list() -> None:
-    once, twice = (
-        plan_search(
-            [METHODS["votes-edp"].create(max_rounds=k) for k in rounds],
-            [0, 1],
-            GRAPH.sizes(cb.PrivacyUnit.EDGE),
-            budget("votes-edp"),
-            description="a search",
-        )
-        for rounds in ((3, 3), (3, 4))
-    )
-    assert once.cost == twice.cost
-    assert len(once.mechanisms[0].details["trials"]) == 2
+def test_a_space_is_a_list() -> None:
     for values in ((k for k in (1, 2)), range(2), np.array([1, 2]), {1, 2}, "12", iter([1])):
         with pytest.raises(InputError, match=r"space\['max_rounds'\] must be a list of values"):
             tune("votes-edp", GRAPH, budget("votes-edp"), trials=2, space={"max_rounds": values})  # type: ignore[dict-item]

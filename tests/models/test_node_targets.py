@@ -10,9 +10,9 @@ import pytest
 
 import caribou as cb
 from caribou.errors import CaribouError, InputError
+from caribou.model.verify import verify
 from caribou.models.node_targets import release_sums
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.verify import verify
 
 GRAPH = cb.datasets.load("csbm", nodes=120, seed=1)
 SPLIT = GRAPH.split

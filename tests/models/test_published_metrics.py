@@ -14,10 +14,10 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, fit
 from caribou.metrics import ConfusionMatrix
+from caribou.model.verify import verify
 from caribou.models.published_metrics import NUMBERS, PublishedMetrics, metrics_plan, publish_metrics
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load("csbm", nodes=60, classes=3, features=6, average_degree=6.0, signal=2.0, seed=2)

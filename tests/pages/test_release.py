@@ -16,6 +16,7 @@ import pytest
 from browser_support import AXE, WIDTHS, Tab, needs_browser
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.model.state import ModelState
+from caribou.model.verify import verify
 from caribou.pages.ledger import ledger_page
 from caribou.pages.release import (
     NUMBERS,
@@ -32,7 +33,6 @@ from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import EntryNote, Ledger
 from caribou.privacy.signature import SignatureCheck, SignatureState
-from caribou.privacy.verify import verify
 from certificate_support import FITS, certified, plan_of, recounted, reload
 from page_support import said
 

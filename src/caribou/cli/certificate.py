@@ -76,7 +76,7 @@ def _sign(run: Path, path: Path, data: bytes, found: Certificate, key: Path) -> 
 
 def _require_verified(found: Certificate, path: Path) -> None:
     """A signature vouches for a claim. What claims nothing (no privacy) may be signed, too."""
-    from caribou.privacy.verify import verify
+    from caribou.model.verify import verify
 
     failing = [check for check in verify(found).checks if not check.passed] if found.is_private else []
     if failing:

@@ -199,8 +199,8 @@ def _past_release(
     if certificate is not None:
         if not (epsilon is None and delta is None and unit is None):
             raise InputError("--certificate must stand alone: it holds the unit and the events")
+        from caribou.model.verify import verify
         from caribou.privacy.certificate import Certificate
-        from caribou.privacy.verify import verify
 
         loaded = Certificate.load(certificate)
         if loaded.void_reasons:

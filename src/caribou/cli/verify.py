@@ -11,12 +11,12 @@ import typer
 from caribou.cli.command import argument, as_json, command, option, record
 from caribou.cli.output import print_facts, print_json, print_line
 from caribou.errors import CertificateError
+from caribou.model.verify import verify as verify_certificate
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.documents import json_number
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.signature import NOT_CHECKED, SignatureCheck, SignatureState, check_signature, signature_path
 from caribou.privacy.verify import FORGERY, Check, Verification
-from caribou.privacy.verify import verify as verify_certificate
 
 if TYPE_CHECKING:
     from rich.text import Text

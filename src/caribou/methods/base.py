@@ -6,13 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
-import numpy as np
-
 from caribou.errors import InputError
-from caribou.graph import Graph
-from caribou.graph.arrivals import Grown
-from caribou.machine.deferred import load_deferred
-from caribou.mechanisms.noise_source import NoiseSource
+from caribou.machine.deferred import deferred_imports, load_deferred
 from caribou.methods.catalogue import METHODS, names_of
 from caribou.privacy.accounting import event_words
 from caribou.privacy.assumptions import LASTING, Assumption, AssumptionName
@@ -22,10 +17,17 @@ from caribou.privacy.events import Event
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
 from caribou.release import Drawn, Journal, LedgerLike, Private, execute, require_left, with_declarations
 
-Arrays = Mapping[str, np.ndarray]
+with deferred_imports():
+    import numpy as np
+
+    from caribou.graph import Graph
+    from caribou.graph.arrivals import Grown
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.randomness import Streams
+
+Arrays = Mapping[str, "np.ndarray"]
 """Arrays by name: what was released, or the weights of a model."""
 AFTER = "after_certificate"
 """The public parameter of a batch that pays for itself: the certificate that covers what is older."""
@@ -301,14 +303,14 @@ def extend(
 
 
 def _after(before: Certificate, plan: ReleasePlan, link: Link | None) -> ReleasePlan:
-    """The plan of a batch with what the rows before it rest on: the new model shows them, too.
-
-    A batch that pays for itself, and those that extend it, do not pay for what is older.
-    """
+    """The plan of a batch with what the rows before it rest on: the new model shows them, too."""
     plan = replace(plan, assumptions=(*plan.assumptions, *(a for a in before.assumptions if a.name in LASTING)))
     older = before.certificate_id if link is None else before.public_parameters.get(AFTER)
-    if older is None:
-        return plan
+    return plan if older is None else released_since(older, plan)
+
+
+def released_since(older: str, plan: ReleasePlan) -> ReleasePlan:
+    """The plan of a batch that pays for itself, or extends one that does: it does not pay for what is ``older``."""
     released = (
         f"counts and class probabilities since certificate {older}, and everything computed from them; what is older costs what "
         "that certificate says"

@@ -36,7 +36,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from caribou._validate import integer, one_of
+from caribou._validate import integer, one_of, unit_interval
 from caribou.errors import InputError
 from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
@@ -166,7 +166,7 @@ class Caribou(EncodedMethod):
                 f"layer_settings must be of {', '.join(known) or 'nothing'} for {self.layer}, got {self.layer_settings!r}"
             )
         object.__setattr__(self, "layer_settings", dict(self.layer_settings))
-        if self.layer != "contractive" and self.alpha1 != 1:
+        if unit_interval(alpha1=self.alpha1) != 1 and self.layer != "contractive":
             raise InputError(f"alpha1 must be 1 for the layer {self.layer}, got {self.alpha1!r}")
         self.sensitivity(1, Bounds())  # checks the numbers of the layer
 

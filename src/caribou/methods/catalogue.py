@@ -124,17 +124,22 @@ class MethodInfo:
 
         An unknown setting is an error that lists the known ones.
         """
-        cls = self.own
-        if cls is None:
-            module, name = self.home.split(":")
-            with needs_training("training"):
-                cls = getattr(importlib.import_module(module), name)
-        known = [f.name for f in fields(cls)]
+        known = self.settings()
         unknown = sorted(set(settings) - set(known))
         if unknown:
             raise InputError(f"setting must be one of {', '.join(known)}, got {', '.join(unknown)}")
-        method: Method = cls(**settings)
+        method: Method = self.made_by(**settings)
         return method
+
+    @property
+    def made_by(self) -> Any:
+        """The class that makes the method."""
+        module, name = self.home.split(":")
+        return self.own or getattr(importlib.import_module(module), name)
+
+    def settings(self) -> list[str]:
+        """The names of its settings."""
+        return [f.name for f in fields(self.made_by)]
 
     def is_made_by(self, cls: type) -> bool:
         """Whether this very class makes the method. One of another name, or a subclass, is somebody's own code."""

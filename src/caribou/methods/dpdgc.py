@@ -141,6 +141,7 @@ class Dpdgc(Transductive, EncodedMethod):
                 "nodes": sizes.nodes,
                 "columns": sizes.classes,
                 "classes": sizes.classes,
+                "train_nodes": sizes.train,
             },
             assumptions=(RELEASED_WEIGHTS,),
             parts={"structure": structure, "sums": sums},

@@ -460,14 +460,19 @@ def training_record(
     )
 
 
+class StatedSample(str):
+    """What a certificate says of a public sample of features, for a plan that is made again from it: there is no file."""
+
+
 def public_parameters(sizes: Sizes, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that are public by declaration, and the settings."""
     parts = {"train_nodes": sizes.train, "val_nodes": sizes.val, "test_nodes": sizes.test}
     model = settings.get("base", settings)
     if model["train_size"] is not None:
         parts["train_nodes"] = model["train_size"]
-    if model["public_features"] is not None:  # a word and the size, not where the file lies
-        rows = read_public_features(model["public_features"], columns=sizes.columns).shape[0]
+    sample = model["public_features"]
+    if sample is not None and not isinstance(sample, StatedSample):  # a word and the size, not where the file lies
+        rows = read_public_features(sample, columns=sizes.columns).shape[0]
         model = {**model, "public_features": f"{rows} rows"}
     settings = {**settings, "base": model} if "base" in settings else model
     return {"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes, **parts, **settings}

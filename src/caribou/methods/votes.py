@@ -997,7 +997,8 @@ class VotesNdp(NodeMethod):
         mu = self.mu_of(budget)
         asked = self.plan_votes(budget)
         if asked is None:
-            return replace(self.base.plan(sizes, budget), description="votes-ndp, fitted without votes")
+            alone = self.base.plan(sizes, budget)
+            return replace(alone, description="votes-ndp, fitted without votes", public_parameters=self.public(sizes))
         votes = self._calibrate(
             sizes,
             asked,

@@ -22,22 +22,17 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, Method, Outputs, declared_plan, fit, prepared
 from caribou.methods.catalogue import METHODS, Space, resolve
+from caribou.methods.search import plan_search, score_noise
 from caribou.metrics import SELECTING, Metrics, metric_name
 from caribou.models.encoder import kept_encoders
-from caribou.privacy.assumptions import STANDING, Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.events import Event, Laplace
-from caribou.privacy.mechanism_records import SelectionRecord, Trial
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.selection import SelectionPlan, plan_selection
-from caribou.privacy.sizes import Sizes
+from caribou.privacy.selection import SelectionPlan
 from caribou.randomness import Streams
 from caribou.release import Drawn, LedgerLike, execute, require_left
 
 DEFAULT = "default"
 """In a space: the method's own default, which may be a rule of the budget that no value stands for."""
-SCORE_SHARE = 0.1
-"""What a trial's validation score gets of its epsilon at node level, where validation labels are private."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,74 +137,6 @@ def tune(
     return Tuned(recipe.settings(), fitted, search.parts["selection"], score if edge else None)
 
 
-def _public_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as a certificate may hold them: that a public sample was used, and not where its file lies."""
-    shown = dict(settings)
-    if isinstance(shown.get("base"), Mapping):
-        shown["base"] = _public_settings(shown["base"])
-    if shown.get("public_features") is not None:
-        shown["public_features"] = "a sample"
-    return shown
-
-
-def plan_search(
-    recipes: Sequence[Method], order: Sequence[int], sizes: Sizes, budget: Budget, *, description: str
-) -> ReleasePlan:
-    """The plan of a whole search: what it costs, and what it rests on, over every setting that could be tried.
-
-    Scope and assumptions are never those of the winner: the scope is the weakest, the assumptions are those of all settings.
-    """
-
-    def plans(epsilon: float) -> list[ReleasePlan]:
-        trial = _trial_budget(budget, epsilon)
-        return [recipe.plan(sizes, trial) for recipe in recipes]
-
-    def score(epsilon: float) -> tuple[Event, ...]:
-        noise = _score_noise(budget, epsilon)
-        return () if noise is None else (Laplace(noise),)
-
-    def costs(epsilon: float) -> list[tuple[Event, ...]]:
-        return [(*plan.cost, *score(epsilon)) for plan in plans(epsilon)]
-
-    def all_events(epsilon: float) -> list[Event]:
-        each = costs(epsilon)
-        return [event for place in order for event in each[place]]
-
-    selection = plan_selection(
-        lambda e: list(dict.fromkeys(costs(e))), trials=len(order), budget=budget, listed=all_events
-    )
-    trials = plans(selection.epsilon)
-    record = SelectionRecord(
-        unit=budget.unit,
-        trials=tuple(
-            Trial(_public_settings(recipe.settings()), plan.mechanisms)
-            for recipe, plan in zip(recipes, trials, strict=True)
-        ),
-        epsilon_of_a_trial=selection.epsilon,
-        expected_trials=selection.trials,
-        order=tuple(order) if selection.random is None else (),
-        random=selection.random,
-        score_noise=_score_noise(budget, selection.epsilon),
-        delta=budget.delta,
-    )
-    return ReleasePlan(
-        budget,
-        (record,),
-        released=(*dict.fromkeys(word for plan in trials for word in plan.released), "the chosen settings"),
-        description=description,
-        public_parameters={"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes},
-        assumptions=_all_assumptions(trials),
-        search=record.theorem,
-        parts={"selection": selection, "trials": tuple(trials)},
-    )
-
-
-def _all_assumptions(trials: Sequence[ReleasePlan]) -> tuple[Assumption, ...]:
-    """Those of every setting, each once. One that fails for a setting fails for the search. Standing ones are stated anyway."""
-    found = [a for plan in trials for a in plan.assumptions if a.name not in STANDING]
-    return tuple({a.name: a for a in sorted(found, key=lambda a: not a.holds)}.values())
-
-
 def combinations(name: str, space: Space, fixed: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every combination of the space's values, with the fixed settings. The value "default" leaves a setting out.
 
@@ -230,17 +157,6 @@ def combinations(name: str, space: Space, fixed: Mapping[str, Any]) -> list[dict
     return [dict(fixed) | {k: v for k, v in values.items() if v != DEFAULT} for values in drawn]
 
 
-def _trial_budget(budget: Budget, epsilon: float) -> Budget:
-    """What is left for the fit; at node level the score has its share."""
-    share = 1.0 if budget.unit is PrivacyUnit.EDGE else 1 - SCORE_SHARE
-    return Budget(share * epsilon, budget.delta, budget.unit)
-
-
-def _score_noise(budget: Budget, epsilon: float) -> float | None:
-    """Scale of the Laplace noise on a trial's score; None at edge level, where labels are public."""
-    return None if budget.unit is PrivacyUnit.EDGE else 1 / (SCORE_SHARE * epsilon)
-
-
 def _key(recipe: Method) -> str:
     return json.dumps(recipe.settings(), sort_keys=True, default=str)
 
@@ -255,7 +171,7 @@ def _best_trial(
     metric: str,
 ) -> tuple[Method, Outputs, float]:
     """The best of the trials by a total order of what each shows."""
-    scale = _score_noise(search.budget, search.parts["selection"].epsilon)
+    scale = score_noise(search.budget, search.parts["selection"].epsilon)
     best: tuple[tuple[float, str], Method, Outputs] | None = None
     for number, (recipe, plan) in enumerate(tried):
         source = noise.stream(f"trial {number}")

@@ -12,23 +12,28 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from caribou._validate import positive
 from caribou.errors import InputError
-from caribou.graph import Graph
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_confusion import noisy_confusion
-from caribou.metrics import ConfusionMatrix
+from caribou.machine.deferred import deferred_imports
 from caribou.privacy.assumptions import Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.mechanism_records import ConfusionRecord
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
-from caribou.randomness import Streams
 from caribou.release import Drawn, LedgerLike, Private, execute
 
+with deferred_imports():
+    import numpy as np
+
+    from caribou.graph import Graph
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.mechanisms.noisy_confusion import noisy_confusion
+    from caribou.metrics import ConfusionMatrix
+    from caribou.randomness import Streams
+
+DESCRIPTION = "metrics of the test nodes"
+"""The words of such a release."""
 CONFIDENCE = 0.95
 SAMPLES = 500
 """Draws of the noise from which intervals are made."""
@@ -110,7 +115,7 @@ def metrics_plan(sizes: Sizes, budget: Budget) -> ReleasePlan:
         budget,
         (ConfusionRecord(epsilon=positive(epsilon=budget.epsilon), classes=sizes.classes),),
         released=("the noisy confusion matrix of the test nodes and everything computed from it",),
-        description="metrics of the test nodes",
+        description=DESCRIPTION,
         public_parameters={"nodes": sizes.nodes, "test_nodes": sizes.test},
     )
 

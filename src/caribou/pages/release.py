@@ -16,6 +16,7 @@ from typing import Any
 
 from caribou.errors import CertificateError, InputError
 from caribou.model.state import METRICS, PUBLISHED, PUBLISHED_CERTIFICATE, ModelState, read_state
+from caribou.model.verify import verify
 from caribou.pages.base import declared, figure, percent, render
 from caribou.pages.ledger import balance_rows, spending_chart
 from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
@@ -27,7 +28,7 @@ from caribou.privacy.ledger import Balance, Ledger, LedgerEntry
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import attack_success
 from caribou.privacy.signature import NOT_CHECKED, SignatureCheck, SignatureState
-from caribou.privacy.verify import FORGERY, Verification, verify
+from caribou.privacy.verify import FORGERY, Verification
 
 MANY_NAMES = 24
 """From this many names on a list of features is a fold."""

@@ -50,7 +50,7 @@ FORMAT = 3
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 """How a certificate writes when it was made (UTC)."""
-WORDS = {"dataset": "data set", "method": "method", "purpose": "purpose", "period": "period of the data"}
+WORDS = {"dataset": "data set", "purpose": "purpose", "period": "period of the data"}
 """Public parameters that are words of the owner, with their titles for people. They decide nothing."""
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 

@@ -143,6 +143,8 @@ class MechanismRecord:
     """
 
     mechanism: ClassVar[Mechanism]
+    drawn: ClassVar[tuple[str, ...]] = ()
+    """Fields that exist only after a draw; a plan leaves them open."""
     everybody: ClassVar[bool] = False
     """Whether every node is in it, so that who pays is not a figure of its own."""
 
@@ -716,6 +718,7 @@ class ResponseRecord(MechanismRecord):
     """Every pair answered once, at most ``epsilon``. The other figures follow from the released count: None before the draw."""
 
     mechanism = Mechanism.RANDOMIZED_RESPONSE
+    drawn = ("released_edge_count", "keep_one", "make_one")
 
     name: Words = "randomized response on pairs"
     epsilon: Positive

@@ -70,12 +70,13 @@ class Link:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """What will be released within a ``budget``, at which cost, under which assumptions. ``description``: for the ledger.
+    """What will be released within a ``budget``, at which cost, under which assumptions. ``description``: the method, in words.
 
     ``mechanisms``: calibrated parts as records. ``released``: what leaves the curator, in words. ``public_parameters``: declared
-    values; those that a mechanism fixes are added to them. ``assumptions``: those of the method, beside the standing ones and
-    those that follow from the mechanisms. ``resumable``: key and states outlive a crash in a private folder. ``search``: the
-    theorem that accounts for a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the plan.
+    values; the ``method`` and those that a mechanism fixes are added. ``assumptions``: those of the method, beside the standing
+    ones and those that follow from the mechanisms. ``resumable``: key and states outlive a crash in a private folder. ``search``:
+    the theorem that accounts for a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the
+    plan.
 
     >>> from caribou.privacy.mechanism_records import MeanRecord
     >>> ReleasePlan(Budget(4, 1e-5, "node"), (MeanRecord(name="mean", noise_std=3.0),), ("the mean",), "a noisy mean").cost
@@ -95,8 +96,10 @@ class ReleasePlan:
     def __post_init__(self) -> None:
         if not self.mechanisms:
             raise CertificateError("a plan must have a mechanism, got none")
+        if not self.description.isprintable():
+            raise CertificateError(f"description must stand in one line of printable letters, got {self.description!r}")
         fixed = {key: value for record in self.mechanisms for key, value in record.public.items()}
-        object.__setattr__(self, "public_parameters", {**self.public_parameters, **fixed})
+        object.__setattr__(self, "public_parameters", {**self.public_parameters, **fixed, "method": self.description})
 
     @property
     def cost(self) -> tuple[Event, ...]:

@@ -1,23 +1,25 @@
 """Verification: everything that a certificate claims, recomputed from its own figures.
 
 What no program can know (whether the release was really made this way, words, versions, times) is listed as declared, with the
-fields that it stands in. docs/certificates.md has the list.
+fields that it stands in. docs/certificates.md has the list. Figures alone leave more open than a method does: whoever knows the
+methods hands in the plan of the release, made again (`caribou.model.verify`), and then the whole certificate must be that of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 from caribou.errors import CaribouError, InputError
 from caribou.privacy.accounting import event_words, pld_epsilon, rdp_epsilon_of
-from caribou.privacy.assumptions import DETERMINED, STANDING, Assumption, AssumptionName
+from caribou.privacy.assumptions import DECLARED, DETERMINED, STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.certificate import NO_PRIVACY, Certificate
+from caribou.privacy.certificate import NO_PRIVACY, WORDS, Certificate, versions
 from caribou.privacy.documents import differences, same, write
-from caribou.privacy.events import NonPrivate
+from caribou.privacy.events import EpsilonDelta, NonPrivate
 from caribou.privacy.mechanism_records import (
     Mechanism,
     MechanismRecord,
@@ -26,9 +28,11 @@ from caribou.privacy.mechanism_records import (
     groups_of,
     wrong_payers,
 )
-from caribou.privacy.plan import figures
+from caribou.privacy.plan import ReleasePlan, figures
 from caribou.privacy.scope import Scope
 
+OWNERS = (*WORDS, "column_rules")
+"""Public parameters that the owner adds to those of a plan. No figure follows from them."""
 START = "features"
 """How a release of embeddings says that it starts from the features of the graph."""
 FORGERY = "without a signature nobody can tell a forgery whose figures agree"
@@ -69,6 +73,14 @@ class Verification:
         return tuple(field for check in self.checks if check.declared for field in check.fields)
 
 
+@dataclass(frozen=True)
+class Remade:
+    """The ``plan`` of a release, made again from what its certificate says; ``taken``: the fields that it was made from."""
+
+    plan: ReleasePlan
+    taken: tuple[str, ...]
+
+
 class _Report:
     """The checks so far."""
 
@@ -86,7 +98,7 @@ class _Report:
         return all(check.passed for check in self.checks)
 
 
-def verify(certificate: Certificate) -> Verification:
+def verify(certificate: Certificate, remake: Callable[[Certificate], Remade | None] | None = None) -> Verification:
     """Recompute everything a certificate claims, from its own events, records and public parameters.
 
     Fails if a record's cost, noise or theorem does not follow from its figures; if a mechanism has no theorem at the unit; if the
@@ -96,6 +108,7 @@ def verify(certificate: Certificate) -> Verification:
 
     Args:
         certificate: as it was read (`Certificate.load`).
+        remake: makes its plan again, from settings and sizes; None of somebody's own method. Without it figures alone count.
 
     Returns:
         Every check with its outcome, what is only declared, and epsilon by two more accountants.
@@ -110,7 +123,7 @@ def verify(certificate: Certificate) -> Verification:
         got = type(certificate).__name__
         raise InputError(f"certificate must be a Certificate (Certificate.load reads a file), got {got}")
     c, report = certificate, _Report()
-    pld, rdp = math.nan, None
+    pld, rdp, remade = math.nan, None, None
     try:
         for record in c.mechanisms:
             _check_record(record, c, report)
@@ -125,9 +138,11 @@ def verify(certificate: Certificate) -> Verification:
             pld, rdp = _check_cost(c, report)
         else:
             report.check("cost", False, "not recomputed: the mechanisms contradict their own figures")
+        if remake is not None and comparable:
+            remade = _check_plan(c, remake, report)
     except (CaribouError, OverflowError, ZeroDivisionError, RecursionError) as error:
         report.check("figures", False, str(error))
-    _declare(c, report)
+    _declare(c, report, remade)
     return Verification(tuple(report.checks), pld, rdp)
 
 
@@ -233,24 +248,106 @@ def _short(figure: Any) -> str:
     return ", ".join(f"{key}: {_short(each)}" for key, each in pairs) or "none"
 
 
+# -- the plan, made again -----------------------------------------------------------------------------------------------
+
+
+def _check_plan(c: Certificate, remake: Callable[[Certificate], Remade | None], report: _Report) -> Remade | None:
+    """The certificate must be that of the plan which its own words, settings and sizes make: all of it, and nothing else."""
+    try:
+        remade = remake(c)
+    except (CaribouError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        report.check("plan", False, f"cannot be made from these settings: {error}{_other_version(c)}")
+        return None
+    if remade is None:
+        return None
+    plan = remade.plan
+    stated, true = (
+        {"released": write(of.released), "mechanisms": write(records), "public_parameters": write(public)}
+        for of, records, public in (
+            (c, c.mechanisms, {key: value for key, value in c.public_parameters.items() if key not in OWNERS}),
+            (plan, _with_draws(plan.mechanisms, c.mechanisms), plan.public_parameters),
+        )
+    )
+    wrong = differences(stated, true, tolerance=1e-6)
+    wrong += [f"assumption {name.value}" for name in DECLARED if not _may_be_as_stated(name, c, plan)]
+    words = (
+        f"differs in {'; '.join(wrong)}{_other_version(c)}"
+        if wrong
+        else f"{plan.description}: as these settings make it"
+    )
+    report.check("plan", not wrong, words)
+    return remade
+
+
+def _with_draws(planned: Sequence[MechanismRecord], made: Sequence[MechanismRecord]) -> list[MechanismRecord]:
+    """The records of a plan with the figures that were open in it."""
+    pairs = zip_longest(planned, made[: len(planned)])
+    return [
+        replace(plan, **{key: getattr(after, key) for key in plan.drawn}) if type(after) is type(plan) else plan
+        for plan, after in pairs
+    ]
+
+
+def _may_be_as_stated(name: AssumptionName, c: Certificate, plan: ReleasePlan) -> bool:
+    """An owner may say that a prior was given, and says of the features at edge level; all else is the plan's to say."""
+    stated, planned = (any(each.name is name for each in of.assumptions) for of in (c, plan))
+    if name is AssumptionName.FEATURES_WITHOUT_EDGES:
+        return not stated or c.unit is PrivacyUnit.EDGE
+    return stated == planned or (name is AssumptionName.GIVEN_PRIOR and stated)
+
+
+def _other_version(c: Certificate) -> str:
+    made, here = c.versions.get("caribou-gnn"), versions()["caribou-gnn"]
+    return "" if made == here else f" (made by caribou-gnn {made}, and this is {here})"
+
+
 # -- what is declared -------------------------------------------------------------------------------------------------
 
 
-def _declare(c: Certificate, report: _Report) -> None:
-    """What the figures do not determine, with the fields that it stands in."""
+def _declare(c: Certificate, report: _Report, remade: Remade | None) -> None:
+    """What neither figures nor plan determine, with the fields that it stands in."""
     for place, assumption in enumerate(c.assumptions):
         report.declare(
             f"assumption: {assumption.name.value}", assumption.statement, [f"assumptions.{place}"], assumption.holds
         )
     optional = [n.value for n in AssumptionName if n not in DETERMINED and n not in STANDING]
+    if remade is not None:
+        optional = [AssumptionName.GIVEN_PRIOR.value]
     report.declare(
         "declared: that no other assumption is needed", f"such as {', '.join(optional)}", ["assumptions: complete"]
     )
+    asked = f"epsilon = {c.epsilon:g}, delta = {c.delta:g}; it may be less than what holds"
+    report.declare("declared: claim", asked, _free_claim(c, remade))
+    if remade is None:
+        _declare_mechanisms(c, report)
+        report.declare("declared: released", "; ".join(c.released), ["released"])
+        report.declare("declared: public parameters", ", ".join(c.public_parameters) or "none", ["public_parameters"])
+    else:
+        taken = [path.rpartition(".")[2] for path in remade.taken]
+        report.declare("declared: sizes and settings", ", ".join(taken) or "none", remade.taken)
+        report.declare(
+            "declared: words of the owner",
+            ", ".join(key for key in OWNERS if key in c.public_parameters) or "none",
+            [f"public_parameters.{key}" for key in OWNERS],
+        )
     report.declare(
-        "declared: claim",
-        f"epsilon = {c.epsilon:g}, delta = {c.delta:g}; it may be less than what holds",
-        ["epsilon", "delta"],
+        "declared: number, time and versions",
+        f"{c.certificate_id}, {c.created}, {', '.join(f'{k} {v}' for k, v in c.versions.items())}",
+        ["certificate_id", "created", "versions"],
     )
+
+
+def _free_claim(c: Certificate, remade: Remade | None) -> list[str]:
+    """What of the claim does not fix the noise: a search may leave some epsilon, and pure noise asks for no delta."""
+    searched = any(record.mechanism is Mechanism.PRIVATE_SELECTION for record in c.mechanisms)
+    costs = [events for record in c.mechanisms for events in record.costs.values()]
+    pure = all(isinstance(event, EpsilonDelta) for events in costs for event in events)
+    free = {"epsilon": remade is None or searched or not c.epsilon_spent, "delta": remade is None or pure}
+    return [name for name, open_ in free.items() if open_]
+
+
+def _declare_mechanisms(c: Certificate, report: _Report) -> None:
+    """Of a method that nobody can plan again: that these are its mechanisms, and what does not enter their cost."""
     names = [f"mechanisms.{place}.name" for place in range(len(c.mechanisms))]
     report.declare(
         "declared: names and order of the mechanisms, and that there is no other",
@@ -265,13 +362,6 @@ def _declare(c: Certificate, report: _Report) -> None:
                 record.theorem if own else "the cost does not follow from it",
                 [f"mechanisms.{place}.{path}"],
             )
-    report.declare("declared: released", "; ".join(c.released), ["released"])
-    report.declare("declared: public parameters", ", ".join(c.public_parameters) or "none", ["public_parameters"])
-    report.declare(
-        "declared: number, time and versions",
-        f"{c.certificate_id}, {c.created}, {', '.join(f'{k} {v}' for k, v in c.versions.items())}",
-        ["certificate_id", "created", "versions"],
-    )
 
 
-__all__ = ["FORGERY", "Check", "Verification", "verify"]
+__all__ = ["FORGERY", "Check", "Remade", "Verification", "verify"]
