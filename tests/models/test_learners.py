@@ -115,3 +115,12 @@ def test_no_row_is_scored_by_a_model_that_was_fitted_on_it(rows: int, folds: int
     assert (counts.max(axis=0) - counts.min(axis=0)).max() <= 1, "every fold has its share of every class"
     for model in models:
         assert model.weights.tolist() == sorted(model.seen), "weights are those of the rows"
+
+
+@pytest.mark.parametrize("make", [lambda: Linear(2), lambda: Network(2), lambda: Network(2, hidden=(8, 4))])
+def test_a_fold_without_the_other_class_has_a_model_as_the_others_have(make: Callable[[], Learner]) -> None:
+    """One row of a class: the fold that leaves it out knows one class only."""
+    y = np.array([0, 0, 0, 0, 1])
+    models, _ = cross_fitted(make, X[:5], y, 5)
+    joined = type(models[0]).joined(models, X[:5], y)
+    assert np.isfinite(joined.decision_function(X[:9])).all()

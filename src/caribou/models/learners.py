@@ -7,6 +7,7 @@ benchmarks/log.md has what each of them is worth.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -162,7 +163,8 @@ class Network(Learner):
 
         present = np.unique(y)
         if len(present) == 1:  # that class is all there is to say
-            layers = [(np.zeros((x.shape[1], 1)), np.zeros(1))]
+            widths = (x.shape[1], *getattr(model, "hidden_layer_sizes", ()), 1)  # as of models that know two classes
+            layers = [(np.zeros(pair), np.zeros(pair[1])) for pair in itertools.pairwise(widths)]
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # all steps are taken, and they are enough
