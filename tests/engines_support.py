@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import caribou as cb
 from caribou.engines import preparation
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.local import LocalRunner
@@ -19,7 +20,8 @@ from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.pipeline import Request
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.rounds import Runner, Step, mean_of, steps_of
-from caribou.mechanisms.noise_source import BlockNoise, RunKey
+from caribou.graph import Graph
+from caribou.mechanisms.noise_source import BlockNoise, NoiseSource, RunKey
 from caribou.privacy.arithmetic import single_storage
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
@@ -75,18 +77,44 @@ class Tables:
 
 @pytest.fixture
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tables:
-    """A graph with hubs, repeated pairs, both directions, self loops, isolated nodes and blank rows, cut into three blocks."""
+    """A graph that is cut into three blocks."""
     monkeypatch.setattr(preparation, "MAX_SHIFT", 11)
+    return tables_in(tmp_path)
+
+
+def tables_in(folder: Path) -> Tables:
+    """A graph with hubs, repeated pairs, both directions, self loops, isolated nodes and blank rows."""
     rng = np.random.default_rng(0)
     u, v = (rng.integers(0, NODES - 50, 30_000) * rng.random(30_000) ** 2 for _ in range(2))
     pairs = np.stack([u, v], axis=1).astype(np.int64)
     pairs = np.concatenate([pairs, pairs[:500], pairs[:500, ::-1], [[7, 7]]])
     features = rng.standard_normal((NODES, COLUMNS))
     features[[3, 1500, NODES - 60, NODES - 1]] = 0  # the last one has no edge either
-    made = Tables(tmp_path, pairs, features)
+    made = Tables(folder, pairs, features)
     np.save(made.edges, made.pairs)
     np.save(made.rows, made.features)
     return made
+
+
+def folder_of_arrays(tables: Tables) -> Path:
+    """The same graph with labels and a split, as a folder of arrays."""
+    folder, rng = tables.folder / "arrays", np.random.default_rng(1)
+    folder.mkdir()
+    labels = rng.integers(0, 3, NODES)
+    features = (tables.features[:, :6] + 2 * np.eye(3)[labels] @ rng.normal(size=(3, 6))).astype("f4")
+    parts = rng.choice(3, NODES, p=[0.3, 0.1, 0.6])
+    for name, array in (("edges", tables.pairs), ("features", features), ("labels", labels), ("split", parts)):
+        np.save(folder / f"{name}.npy", array)
+    return folder
+
+
+def released(graph: Graph) -> dict[str, bytes]:
+    """What votes release of such a folder under one key."""
+    prior = np.random.default_rng(2).dirichlet(np.ones(3), NODES)
+    graph = graph.with_prior(0.7 * prior + 0.3 * np.eye(3)[graph.labels])
+    votes = cb.Model("votes-edp", cb.Budget(2, 1e-5), max_rounds=3)
+    model = votes.fit(graph, noise=NoiseSource.keyed(b"k" * 32))
+    return {name: array.tobytes() for name, array in model.released.items()}
 
 
 def block_noise(seed: int) -> BlockNoise:
@@ -162,10 +190,8 @@ def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    import caribou
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(caribou.__file__).parent.parent))
+        patch.setenv("PYTHONPATH", str(Path(cb.__file__).parent.parent))
         checks = {
             "health_check_initial_delay_ms": 0,
             "health_check_period_ms": 500,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import signal
@@ -31,9 +32,21 @@ from caribou.engines.training_tables import TrainingTables, training_graph
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph
-from caribou.mechanisms.noise_source import NoiseSource, RunKey
+from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
-from engines_support import COLUMNS, NODES, Tables, block_noise, calibrated_for, last_state, on_disk, three_nodes
+from engines_support import (
+    COLUMNS,
+    NODES,
+    Tables,
+    block_noise,
+    calibrated_for,
+    folder_of_arrays,
+    last_state,
+    on_disk,
+    released,
+    three_nodes,
+)
+from hosts_support import Hosts, can_have_hosts
 
 ray = pytest.importorskip("ray", reason="ray is not installed (extra: ray)")
 LAYOUT = Layout(NODES, COLUMNS, 10)
@@ -212,23 +225,40 @@ def test_training_loses_a_node_in_the_middle_and_no_byte(
     assert not list(tables.folder.glob(".caribou-blocks-*"))
 
 
-def folder_of_arrays(tables: Tables) -> Path:
-    folder, rng = tables.folder / "arrays", np.random.default_rng(1)
-    folder.mkdir()
-    labels = rng.integers(0, 3, NODES)
-    features = (tables.features[:, :6] + 2 * np.eye(3)[labels] @ rng.normal(size=(3, 6))).astype("f4")
-    parts = rng.choice(3, NODES, p=[0.3, 0.1, 0.6])
-    for name, array in (("edges", tables.pairs), ("features", features), ("labels", labels), ("split", parts)):
-        np.save(folder / f"{name}.npy", array)
-    return folder
+# -- on hosts of their own ----------------------------------------------------------------------------------------------
+
+RAY, DRIVER = Path(sys.executable).with_name("ray"), Path(__file__).with_name("training_on_hosts.py")
 
 
-def released(graph: Graph) -> dict[str, bytes]:
-    prior = np.random.default_rng(2).dirichlet(np.ones(3), NODES)
-    graph = graph.with_prior(0.7 * prior + 0.3 * np.eye(3)[graph.labels])
-    votes = cb.Model("votes-edp", cb.Budget(2, 1e-5), max_rounds=3)
-    model = votes.fit(graph, noise=NoiseSource.keyed(b"k" * 32))
-    return {name: array.tobytes() for name, array in model.released.items()}
+@pytest.mark.slow
+def test_three_hosts_of_which_one_loses_its_power_train_with_the_same_bytes() -> None:
+    """They share the installation, and reach each other by network alone. Who has another token does not join, nor drive."""
+    if not can_have_hosts():
+        pytest.skip("hosts need root, unshare, nsenter and ip")
+    checks = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
+    system = json.dumps({f"health_check_{name}": value for name, value in checks.items()})
+    here = f"{environment()['PYTHONPATH']}:{DRIVER.parent.parent}"
+    right = {
+        **os.environ,
+        "PYTHONPATH": here,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "a" * 64,
+        "RAY_NUM_REDIS_GET_RETRIES": "2",
+    }
+    wrong = {**right, "RAY_AUTH_TOKEN": "b" * 64}
+    start = (str(RAY), "start", "--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+    head, driver = f"--address={Hosts.address(0)}:6379", (sys.executable, str(DRIVER), Hosts.address(2))
+    with Hosts(4) as hosts:
+        first = ("--head", "--port=6379", "--include-dashboard=false", f"--node-ip-address={hosts.address(0)}")
+        assert hosts.run(0, *start, *first, f"--system-config={system}", env=right).wait() == 0
+        joins = [hosts.run(number, *start, head, env=right if number < 3 else wrong) for number in (1, 2, 3)]
+        stranger = hosts.run(0, *driver, env=wrong)
+        assert [join.wait() for join in joins] == [0, 0, 1]
+        train = hosts.run(0, *driver, env=right)
+        assert train.stdout.readline() == "asked\n"
+        hosts.kill(2)
+        assert train.communicate("go on\n")[0] == "same\n"
+        assert stranger.communicate()[0] == "address\n"
 
 
 # -- a worker, without Ray ----------------------------------------------------------------------------------------------

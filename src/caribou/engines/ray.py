@@ -479,6 +479,10 @@ def _started(ray: Any, workers: int, address: str | None) -> Callable[[], None]:
     try:
         with _on_loopback() if address is None else nullcontext():
             ray.init(**own, log_to_driver=False, logging_level="error", configure_logging=False)
+    except ConnectionError as error:
+        ended.close()
+        rule = "be that of a Ray that answers and takes the token of this process (RAY_AUTH_TOKEN)"
+        raise InputError.of("address", rule, address) from error
     except BaseException:
         ended.close()
         raise
@@ -527,14 +531,21 @@ def patiently(work: Callable[[], object], seconds: float = 10.0) -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what Ray tells of its start off the screen, errors excepted: a start that went well has its warnings, too."""
-    everything = logging.getLogger("ray")
+    """Keep what Ray tells off the screen, errors excepted: a start that went well has its warnings, too.
+
+    It has no option against printing on standard output that a node is lost, where a program may read the result of a command.
+    """
+    from ray._private import worker
+
+    everything, printed = logging.getLogger("ray"), worker.print_to_stdstream
     level = everything.level
     everything.setLevel(max(level, logging.ERROR))
+    worker.print_to_stdstream = lambda *_, **__: None
     try:
         yield
     finally:
         everything.setLevel(level)
+        worker.print_to_stdstream = printed
 
 
 def _ray() -> Any:
