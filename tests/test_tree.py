@@ -98,7 +98,7 @@ def test_the_package_is_a_short_list_of_concepts() -> None:
 
 MODULES = "modules at the top"
 LINES = {
-    "audit": 4_650,
+    "audit": 4_440,
     "cli": 3_950,
     "datasets": 1_850,
     "engines": 2_900,
@@ -116,7 +116,7 @@ LINES = {
     MODULES: 1_500,
 }
 """Python lines that a package may have. Whoever needs more names what goes, here or in another package."""
-ALL_LINES = 46_300
+ALL_LINES = 46_090
 """Of the whole package: less than the budgets together, so that not all of them can be used up."""
 
 

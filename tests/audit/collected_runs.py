@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from caribou.audit.bounds import CONFIDENCE, epsilon_bound, many_bounds, mu_bound
+from caribou.audit.bounds import CONFIDENCE, Count, Rate, epsilon_bound, mu_bound
 from caribou.audit.discriminants import best_test, fit_discriminants, hits
 from caribou.audit.transcripts import Transcript, tabulate
 
@@ -41,14 +41,10 @@ def prove(
         [fitted(world.part(start, stop)) for world in (a, b)] for start, stop in ((first, second), (second, runs))
     )
 
-    def judged(bound: Callable[[int, int, int], float], delta: float | None) -> tuple[float, str]:
-        test = best_test(
-            ca,
-            cb,
-            lambda false, true: many_bounds(false, true, second - first, delta=delta, confidence=confidence),
-        )
+    def judged(bound: Callable[[Count, Count, int], Rate]) -> tuple[float, str]:
+        test = best_test(ca, cb, lambda false, true: bound(false, true, second - first))
         return bound(*hits(ja, jb, test), runs - second), fitted.names[test.column]
 
-    epsilon, by_epsilon = judged(lambda false, true, n: epsilon_bound(false, true, n, delta, confidence), delta)
-    mu, by_mu = judged(lambda false, true, n: mu_bound(false, true, n, confidence), None)
+    epsilon, by_epsilon = judged(lambda false, true, n: epsilon_bound(false, true, n, delta, confidence))
+    mu, by_mu = judged(lambda false, true, n: mu_bound(false, true, n, confidence))
     return Proven(epsilon, mu, (by_epsilon, by_mu))

@@ -12,7 +12,7 @@ import pytest
 from audit.known_bad_mechanisms.leaky import content
 from audit.known_bad_mechanisms.whole_methods import CleanFit, Sound
 from caribou import methods
-from caribou.audit.attack import Findings, MeasuringAttack, Terms
+from caribou.audit.attack import Findings, Forecast, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import ATTACKS
 from caribou.audit.catalogue import BOTH, TESTED, Entry, Promise
@@ -44,7 +44,7 @@ def make(name: str, method: Method, unit: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(methods, "fit", lambda *arguments: calls.append(1) or fit(*arguments))
     found = attack.run(audited, terms)
     counted = len(calls)
-    return Made(attack.fits(audited, terms), counted, found)
+    return Made(attack.forecast(audited, terms).fits, counted, found)
 
 
 METHODS: list[tuple[Method, str]] = [(Sound(), "edge"), (CleanFit(), "edge"), (MlpDp(), "node")]
@@ -108,11 +108,7 @@ def test_an_attack_of_ones_own_states_its_facts_and_measures_nothing_but_what_it
     found = Constant().run(audited, Terms(2, progress=lambda *step: told.append(step)))
     assert found.notes == ("mine, run 0", "mine, run 1")
     assert told == [("constant", 1, 2, 0.0), ("constant", 2, 2, 0.0)]
-    assert (Constant().fits(audited, Terms()), Constant().games(audited), Constant().runs(audited, Terms())) == (
-        3,
-        0,
-        0,
-    )
+    assert (Constant().forecast(audited, Terms()), Constant().games(audited)) == (Forecast(3), 0)
 
 
 def test_the_page_says_of_every_attack_what_it_is() -> None:

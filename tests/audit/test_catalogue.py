@@ -23,7 +23,7 @@ def test_it_says_what_the_attacks_do() -> None:
         assert entry.rejects == bool(attack.games(audited))
         assert len(entry.cells(name)) == len(COLUMNS)
         if entry.needs_graph:
-            fits = attack.fits(audited, Terms()) - (audited.claim_fits if entry.rejects else 0)
+            fits = attack.forecast(audited, Terms()).fits - (audited.claim_fits if entry.rejects else 0)
             assert entry.runs == f"{fits} fits", name
 
 

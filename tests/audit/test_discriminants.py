@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from caribou.audit.bounds import many_bounds
+from caribou.audit.bounds import mu_bound
 from caribou.audit.discriminants import (
     FITTED,
     MAX_CORRELATED,
@@ -72,16 +72,15 @@ def test_each_fitted_score_sees_what_it_is_made_for(world, column: str) -> None:
 def test_the_best_test_has_the_largest_bound_of_all() -> None:
     rng = np.random.default_rng(2)
     a, b = rng.standard_normal((300, 3)), rng.standard_normal((300, 3)) + np.array([0, 2, 0.5])
-    chosen = best_test(a, b, lambda false, true: many_bounds(false, true, 300, delta=None, confidence=0.95))
+    chosen = best_test(a, b, lambda false, true: mu_bound(false, true, 300, 0.95))
     assert chosen.column == 1
-    found = many_bounds(*(np.array([x]) for x in hits(a, b, chosen)), 300, delta=None, confidence=0.95)[0]
+    found = mu_bound(*hits(a, b, chosen), 300, 0.95)
     for column in range(3):
         for threshold in thresholds(a[:, column], b[:, column]):
             for sign in (1, -1):
                 for second in (True, False):
                     counts = hits(a, b, Test(column, threshold, sign, second))
-                    bound = many_bounds(*(np.array([x]) for x in counts), 300, delta=None, confidence=0.95)[0]
-                    assert bound <= found
+                    assert mu_bound(*counts, 300, 0.95) <= found
 
 
 def test_missing_entries_say_nothing_and_wide_tables_have_no_correlations() -> None:

@@ -27,8 +27,6 @@ from caribou.audit.linkteller import (
     FIXED,
     FRESH,
     LinkTeller,
-    Similarity,
-    correlations,
     draw_nodes,
     possible_modes,
     preferred_mode,
@@ -38,7 +36,6 @@ from caribou.audit.metrics import AttackResult
 from caribou.methods import Method
 from caribou.methods.dpdgc import Dpdgc
 from caribou.methods.gap import Gap
-from caribou.methods.sage import SageEdge
 from caribou.metrics import area_under_curve, average_precision
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
@@ -159,32 +156,3 @@ def test_which_modes_are_made_and_which_is_the_headline() -> None:
     ]:
         assert possible_modes(asked, budget, refused) == modes
         assert preferred_mode(modes, budget) == headline
-
-
-# -- the baseline ------------------------------------------------------------------------------------------------------
-
-
-def by_likeness(method: Method, graph: cb.Graph, budget: Budget) -> AttackResult:
-    audited = AuditedMethod("mine", method, budget, graph, STREAMS.seed)
-    return Similarity(200).run(audited, Terms(3)).measured["similarity"]
-
-
-def test_correlations_are_numpys_where_columns_are_centred() -> None:
-    rows = np.random.default_rng(0).standard_normal((6, 4))
-    centred = rows - rows.mean(axis=0)
-    lengths = np.linalg.norm(centred, axis=1)
-    assert correlations(rows) == pytest.approx(centred @ centred.T / np.outer(lengths, lengths))
-    assert not correlations(np.ones((3, 2))).any(), "equal rows have no direction"
-
-
-def test_posteriors_tell_more_than_features_without_privacy_only() -> None:
-    graph = block_graph(200)
-    before = content(graph)
-    deep = SageEdge(hidden=16, layers=3, epochs=40)
-    leaky = by_likeness(deep, graph, NOTHING)
-    private = by_likeness(SAGE, graph, TIGHT)
-    assert leaky.auc > leaky.details["auc_of_features"] + 0.1
-    assert leaky.auc > private.auc + 0.1
-    assert private.auc < private.details["auc_of_features"] + 0.05
-    assert not private.details["bound_applies"]
-    assert content(graph) == before

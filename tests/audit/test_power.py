@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
 from caribou.audit.catalogue import MIN_RUNS
@@ -18,6 +19,7 @@ from caribou.audit.power import (
     error_shares,
     first_block,
     heats,
+    leaking,
     needed_hits,
     planned_runs,
     power,
@@ -33,16 +35,33 @@ def test_the_power_is_just_enough_at_the_runs_of_the_best_test() -> None:
     assert power(claim, round(needed / 1.5), 0.95) >= POWER > power(claim, needed // 3, 0.95)
 
 
+def test_the_rates_of_a_leaking_mechanism_are_those_of_its_noise() -> None:
+    """Two values that move by 1, with Laplace noise of FACTOR epsilon together; Gaussians at FACTOR mu."""
+    rng, runs, epsilon = np.random.default_rng(0), 100_000, 1.5
+    fpr, tpr = leaking(pure_claim(Budget(epsilon, 1e-5)))
+    values = rng.laplace(scale=2 / (FACTOR * epsilon), size=(2, runs, 2)) + np.arange(2)[:, None, None]
+    sums = np.clip(values, 0, 1).sum(axis=2)
+    for threshold in (0.4, 1.0, 1.6, 2.0):
+        false, true = (sums >= threshold).mean(axis=1)
+        assert np.interp(true, tpr, fpr) == pytest.approx(false, abs=0.01)
+    claim = gaussian_claim(Budget(epsilon, 1e-5))
+    fpr, tpr = leaking(claim)
+    assert stats.norm.ppf(tpr) - stats.norm.ppf(fpr) == pytest.approx(np.full(len(fpr), FACTOR * claim.mu))
+
+
 def test_the_stated_power_is_that_of_simulated_games() -> None:
-    """Randomized response of twice the claimed epsilon, its only test judged on the last block."""
-    claim, runs, confidence = pure_claim(Budget(1.0, 1e-5)), 120, 0.95
-    judged, truth = block_sizes(runs)[-1], 1 / (1 + math.exp(-FACTOR))
-    rng = np.random.default_rng(0)
-    false, true = rng.binomial(judged, 1 - truth, 4000), rng.binomial(judged, truth, 4000)
-    proven = claim.proven_by_each(false, true, judged, 1 - (1 - confidence) / 2)
-    stated = power(claim, runs, confidence)
-    assert 0.5 < stated < 0.99
-    assert (proven > claim.size).mean() == pytest.approx(stated, abs=4 * math.sqrt(0.25 / 4000))
+    """A test with given rates, judged on the last block."""
+    rng, confidence = np.random.default_rng(0), 0.95
+    for claim, runs, rates in (
+        (pure_claim(Budget(1.0, 1e-5)), 120, (0.12, 0.88)),
+        (gaussian_claim(Budget(2.0, 1e-5)), 400, (0.2, 0.56)),
+    ):
+        judged = block_sizes(runs)[-1]
+        false, true = (rng.binomial(judged, rate, 4000) for rate in rates)
+        proven = claim.proven(false, true, judged, 1 - (1 - confidence) / 2)
+        stated = power(claim, runs, confidence, rates)
+        assert 0.5 < stated < 0.99
+        assert (proven > claim.size).mean() == pytest.approx(stated, abs=4 * math.sqrt(0.25 / 4000))
 
 
 def test_needed_hits_is_the_smallest_number_that_rejects() -> None:

@@ -80,9 +80,14 @@ def test_parts_and_joins_are_inverse_whatever_the_shapes() -> None:
 
 
 def test_large_whole_numbers_are_seen_to_the_last_bit() -> None:
-    runs = observe([{"n": np.array([WHOLE * 4 + run])} for run in (0, 1)])
-    assert [each["n, low words"].tolist() for each in runs.transcripts] == [[0], [1]]
-    assert set(observe([{"n": np.array([WHOLE])}]).transcripts[0]) == {"n"}
+    for runs in (
+        observe([{"n": np.array([WHOLE * 4 + run])} for run in (0, 1)]),
+        observe_batch({"n": WHOLE * 4 + np.arange(2)[:, None]}),
+    ):
+        assert [each.arrays["n, low words"].tolist() for each in runs.alike] == [[[0], [1]]]
+    assert set(observe([{"n": np.array([WHOLE])}]).alike[0].arrays) == {"n"}
+    odd = observe_batch({"n": np.array([[3], [WHOLE * 4 + 1], [5]])})
+    assert [(each.places.tolist(), len(each.arrays)) for each in odd.alike] == [([0, 2], 1), ([1], 2)], "each by itself"
 
 
 def test_words_have_numbers_of_their_own_and_scores_stay_finite() -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
 from audit.counted_evidence import SCORED, counted
 from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
 from caribou.audit.claims import Claim
+from caribou.audit.distinguish import distinguish
 from caribou.audit.evidence import OneRun
+from caribou.audit.pairs import worst_pairs
 from caribou.audit.power import runs_for_power
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, judge
+from caribou.graph import Graph
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
 
 
@@ -28,7 +35,7 @@ def test_each_word() -> None:
 
 def test_every_game_of_the_method_must_be_powerful_and_one_violation_is_enough() -> None:
     claim = pure_claim(Budget(8.0, 1e-5))
-    weak, strong = counted(claim, 0, 1000), counted(claim, 3, 19_990, judged=20_000)
+    weak, strong = counted(claim, 0, 1000), counted(claim, 6, 29_985, judged=30_000)
     assert judge({"method": weak}, claim, confidence=0.95).word == INCONCLUSIVE
     assert judge({"method": strong}, claim, confidence=0.95).word == CONSISTENT
     assert judge({"method": strong, "fit": weak}, claim, confidence=0.95).word == INCONCLUSIVE
@@ -41,7 +48,7 @@ def test_every_game_of_the_method_must_be_powerful_and_one_violation_is_enough()
 
 def test_a_game_that_does_not_play_the_method_cannot_accept_the_claim() -> None:
     claim = pure_claim(Budget(8.0, 1e-5))
-    weak, strong = counted(claim, 0, 1000), counted(claim, 3, 19_990, judged=20_000)
+    weak, strong = counted(claim, 0, 1000), counted(claim, 6, 29_985, judged=30_000)
     parts = {"confidence": 0.95, "parts": ("mechanism",)}
     assert judge({"mechanism": strong}, claim, **parts).word == INCONCLUSIVE
     assert judge({"method": weak, "mechanism": strong}, claim, **parts).word == INCONCLUSIVE
@@ -97,3 +104,30 @@ def test_what_an_epsilon_follows_from_is_said() -> None:
     record = judge({"game": counted(pure, 182, 818)}, pure, confidence=0.95).to_json()
     assert record["mu_lower"] is None
     assert record["epsilon_lower_by"] == "the rates of a test alone"
+
+
+def test_what_would_decide_is_said_of_every_doubt() -> None:
+    """Too few runs: those that see twice the claim. A suspicious test: those that reject by a test with such rates."""
+    claim = gaussian_claim(Budget(2.0, 1e-5))
+    few = judge({"game": counted(claim, 40, 60, judged=100)}, claim, confidence=0.95)
+    assert few.more_runs == runs_for_power(claim, 0.95)
+    suspicious = judge({"game": counted(claim, 375, 640)}, claim, confidence=0.95)
+    assert suspicious.more_runs == runs_for_power(claim, 0.95, rates=(375.5 / 1001, 640.5 / 1001))
+    assert suspicious.more_runs > 2000, "more than were played"
+    assert str(suspicious.more_runs) in suspicious.reasons[0]
+    assert judge({"game": counted(claim, 500, 500)}, claim, confidence=0.95).more_runs is None
+
+
+@pytest.mark.slow
+def test_noise_of_half_the_scale_is_rejected_with_the_runs_that_are_enough() -> None:
+    """Laplace noise on counts at both ends of an edge, over all pairs: `consistent` would say that it was put to the test."""
+    claim = Claim(2.0, 0.0)
+
+    def half(graph: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        counts = graph.adjacency(np.float64) @ np.eye(graph.num_classes)[graph.labels]
+        return {"counts": noise.add_laplace(counts, scale=1 / claim.epsilon)}
+
+    pairs = worst_pairs("edge")
+    runs = runs_for_power(claim, 0.95, len(pairs))
+    games = [distinguish(half, pairs, claim, runs=runs, seed=seed) for seed in range(8)]
+    assert sum(game.rejects_claim for game in games) >= 6, "of 10 at least 9 are to be expected"

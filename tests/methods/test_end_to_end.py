@@ -236,7 +236,6 @@ EDGE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "caribou-edp, one hop of embeddings": (lambda: state_game(Caribou(hidden=(4,), hops=1, beta=0.0)), 0.15),
     "caribou-edp, one hop, floor 3, signed messages": (lambda: state_game(signed_messages(), stars=3), 0.4),
     "caribou-edp, three hops": (lambda: state_game(signed_messages(hops=3)), 0.0),
-    "caribou-edp, three hops, floor 1": (lambda: state_game(signed_messages(hops=3, floor=1), stars=1), 0.0),
     "votes-edp, geometric": (lambda: vote_game(VotesEdge(max_rounds=2), Budget(2.0, 1e-5, "edge")), 0.5),
     "votes-edp, gaussian": (lambda: vote_game(VotesEdge(noise="gaussian", max_rounds=2), EDGE), 0.5),
 }
@@ -477,14 +476,11 @@ def no_noise_in(module: object) -> Callable[[pytest.MonkeyPatch], None]:
 
 FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "un-noised last hop": ("caribou-edp, one hop, floor 3, signed messages", unnoised_last_hop),
-    "un-noised last hop after three": ("caribou-edp, three hops", unnoised_last_hop),
     "half the noise, message passing": ("caribou-edp, one hop, floor 3, signed messages", half_the_noise),
-    "half the noise, embeddings": ("caribou-edp, one hop of embeddings", half_the_noise),
     "half the noise, votes": ("votes-edp, geometric", half_the_noise),
     "half the noise, training": ("mlp-dp", half_the_noise),
     "half the noise, a receiver of votes": ("votes-ndp, a receiver", half_the_noise),
     "encoder without noise": ("mlp-dp", no_noise_in(mlp_module)),
-    "encoder without noise, message passing": ("caribou-ndp, one hop", no_noise_in(mlp_module)),
     "a layer without noise": ("sage-ndp", no_noise_in(sage_module)),
     "classifier without noise": ("caribou-ndp, one hop", no_noise_in(node_level_module)),
 }

@@ -19,7 +19,7 @@ from caribou.audit.evidence import OneRun
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
 from caribou.audit.verdict import judge
 from caribou.metrics import Scored
-from caribou.pages.audit import write_report
+from caribou.pages.audit import audit_page, write_report
 from caribou.privacy.budget import Budget
 from page_support import said
 
@@ -56,6 +56,17 @@ def test_the_page_needs_no_other_file_and_says_everything(folder: Path) -> None:
     for word in ("VIOLATED", "AUC", "TPR at FPR 0.1 %", "allowed", "epsilon = 2"):
         assert word in "\n".join(said(text).values())
     assert len(text) < 1_000_000
+
+
+def test_a_game_that_decides_nothing_is_not_within_the_claim() -> None:
+    found = {}
+    for name, runs in (("noise std halved", 40), ("noise std halved", 6000)):
+        outcome = outcome_of(edge_level.MECHANISMS[name], name, runs)
+        found[outcome.verdict.word] = "\n".join(said(audit_page(outcome)).values())
+    assert list(found) == ["inconclusive", "VIOLATED"]
+    assert "within the claim" not in found["inconclusive"]
+    assert "too little to decide" in found["inconclusive"]
+    assert "more than claimed" in found["VIOLATED"]
 
 
 def test_figures_are_those_of_the_outcome(violated: Outcome, folder: Path) -> None:

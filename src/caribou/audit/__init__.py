@@ -2,7 +2,7 @@
 
 `catalogue` says what every attack tests, and needs no torch. `attack` is their protocol and holds all of them, one file each:
 `distinguish` and `onerun` try to reject a claim, `noise_replay` asks whether a fit reads edges through its noise alone,
-`linkteller` (with its baseline), `gmia` and `lira` measure. `audited_method` is what is attacked, `evidence` what is found,
+`linkteller`, `gmia` and `lira` measure. `audited_method` is what is attacked, `evidence` what is found,
 `verdict` weighs it, and `auditor` does all of it.
 """
 

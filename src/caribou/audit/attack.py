@@ -24,11 +24,10 @@ Progress = Callable[[str, int, int, float], None]
 
 @dataclass(frozen=True)
 class Forecast:
-    """What an attack will take, at most: fits, and runs on both graphs of its games."""
+    """What an attack will take, at most: fits, and runs on both graphs of its games; fits for the claim are shared by all."""
 
-    attack: str
     fits: int
-    runs: int
+    runs: int = 0
 
 
 def no_progress(name: str, done: int, planned: int, epsilon: float) -> None:
@@ -84,16 +83,12 @@ class Attack(ABC):
         return CATALOGUE[self.name]
 
     @abstractmethod
-    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """How often it fits the method on these terms, at most; fits from which the claim is read are shared by all attacks."""
+    def forecast(self, audited: AuditedMethod, terms: Terms) -> Forecast:
+        """What it takes on these terms, if no game stops early."""
 
     @abstractmethod
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Make the attack. A graph that does not suit it is an `InputError`."""
-
-    def runs(self, audited: AuditedMethod, terms: Terms) -> int:
-        """Runs on both graphs of its games, if none stops early; 0 if it plays none."""
-        return 0
 
     def games(self, audited: AuditedMethod) -> int:
         """How many lower bounds it proves; each takes an equal share of the error of an audit."""
@@ -107,9 +102,9 @@ class MeasuringAttack(Attack):
     least_runs: ClassVar[int] = 1
     fits_per_run: ClassVar[int] = 1
 
-    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """The same number in every run."""
-        return self.fits_per_run * (terms.runs or self.default_runs)
+    def forecast(self, audited: AuditedMethod, terms: Terms) -> Forecast:
+        """The same number of fits in every run."""
+        return Forecast(self.fits_per_run * (terms.runs or self.default_runs))
 
     def wanted_runs(self, terms: Terms) -> int:
         """How many runs these terms ask for."""

@@ -107,7 +107,9 @@ class Audit:
         check_order(self.attacks, self.runs, self.confidence, self.workers)
 
     def run(
-        self, progress: Progress = no_progress, announce: Callable[[Sequence[Forecast]], None] = lambda _: None
+        self,
+        progress: Progress = no_progress,
+        announce: Callable[[Mapping[str, Forecast]], None] = lambda _: None,
     ) -> Outcome:
         """Make all attacks, and judge. ``announce`` is told what they will take before the first of them is made."""
         wanted = [attack for name, attack in ATTACKS.items() if name in self.attacks]
@@ -115,12 +117,9 @@ class Audit:
         made = [attack for attack in wanted if attack.name not in skipped]
         share = 1 - (1 - self.confidence) / max(1, sum(attack.games(self.audited) for attack in made))
         terms = {attack.name: self._terms(attack, share, progress) for attack in made}
-        forecasts = [
-            Forecast(attack.name, *(count(self.audited, terms[attack.name]) for count in (attack.fits, attack.runs)))
-            for attack in made
-        ]
+        forecasts = {attack.name: attack.forecast(self.audited, terms[attack.name]) for attack in made}
         announce(forecasts)
-        fits = {forecast.attack: forecast.fits for forecast in forecasts}
+        fits = {name: forecast.fits for name, forecast in forecasts.items()}
         proofs: dict[str, Proof] = {}
         untried: tuple[str, ...] = ()
         attacks: dict[str, AttackResult] = {}

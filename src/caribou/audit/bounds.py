@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from scipy import special, stats
@@ -17,51 +17,52 @@ CONFIDENCE = 0.999
 """Of a single bound, unless told otherwise."""
 
 
-def rate_limits(hits: int, runs: int, level: float) -> tuple[float, float]:
-    """Limits of a rate after ``hits`` of ``runs``, each wrong with probability at most ``level`` (Clopper and Pearson 1934).
-
-    >>> low, high = rate_limits(0, 100, 0.05)
-    >>> low, round(high, 4)
-    (0.0, 0.0295)
-    """
-    low, high = _all_limits(runs, level)
-    return float(low[hits]), float(high[hits])
+Count = Any
+"""A count, or an array of counts: of several tests on the same runs."""
+Rate = Any
+"""A rate, or what follows from it: a number, or an array of them."""
 
 
 @lru_cache(maxsize=64)
 def _all_limits(runs: int, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The limits for 0 .. runs hits."""
+    """Limits of a rate after 0 .. runs hits, each wrong with probability at most ``level`` (Clopper and Pearson 1934)."""
     hits = np.arange(1, runs + 1)
     low = np.concatenate([[0.0], stats.beta.ppf(level, hits, runs - hits + 1)])
     return low, 1 - low[::-1]
 
 
-def pessimistic_rates(false: int, true: int, runs: int, confidence: float) -> tuple[float, float]:
-    """The largest false and the smallest true positive rate that the counts allow, together at ``confidence``."""
-    level = (1 - open_unit_interval(confidence=confidence)) / 2
-    return rate_limits(false, runs, level)[1], rate_limits(true, runs, level)[0]
+def pessimistic_rates(false: Count, true: Count, runs: int, confidence: float) -> tuple[Rate, Rate]:
+    """The largest false and the smallest true positive rate that the counts allow, together at ``confidence``.
+
+    >>> fpr, tpr = pessimistic_rates(0, 100, 100, confidence=0.9)
+    >>> round(fpr, 4), round(tpr, 4)
+    (0.0295, 0.9705)
+    """
+    low, high = _all_limits(runs, (1 - open_unit_interval(confidence=confidence)) / 2)
+    return high[false], low[true]
 
 
 # -- of two rates --------------------------------------------------------------------------------------------------
 
 
-def epsilon_of_rates(fpr: float, tpr: float, delta: float) -> float:
+def epsilon_of_rates(fpr: Rate, tpr: Rate, delta: float) -> Rate:
     """log((TPR - delta) / FPR), which is at most epsilon for every test of an (epsilon, delta)-DP mechanism; at least 0."""
-    if tpr <= delta:
-        return 0.0
-    return math.inf if fpr <= 0 else max(0.0, math.log((tpr - delta) / fpr))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _at_least_zero(np.log(np.maximum(tpr - delta, 0)) - np.log(fpr))
 
 
-def mu_of_rates(fpr: float, tpr: float) -> float:
+def mu_of_rates(fpr: Rate, tpr: Rate) -> Rate:
     """Phi^-1(TPR) - Phi^-1(FPR), at most mu for every test of a mu-GDP mechanism (Dong, Roth and Su 2022); at least 0."""
-    if tpr <= 0 or fpr >= 1:
-        return 0.0
-    if fpr <= 0 or tpr >= 1:
-        return math.inf
-    return max(0.0, NormalDist().inv_cdf(tpr) - NormalDist().inv_cdf(fpr))
+    with np.errstate(invalid="ignore"):
+        return _at_least_zero(special.ndtri(tpr) - special.ndtri(fpr))
 
 
-def epsilon_bound(false: int, true: int, runs: int, delta: float, confidence: float = CONFIDENCE) -> float:
+def _at_least_zero(size: Rate) -> Rate:
+    """A test that is never right shows nothing, also if it is never wrong."""
+    return np.maximum(np.nan_to_num(size, nan=0.0, posinf=math.inf), 0.0)
+
+
+def epsilon_bound(false: Count, true: Count, runs: int, delta: float, confidence: float = CONFIDENCE) -> Rate:
     """epsilon >= log((TPR - delta) / FPR) for every test, with the pessimistic limit of each rate.
 
     ``false`` of ``runs`` runs without the edge (or node) and ``true`` of ``runs`` runs with it were recognised as with it.
@@ -70,27 +71,13 @@ def epsilon_bound(false: int, true: int, runs: int, delta: float, confidence: fl
     return epsilon_of_rates(*pessimistic_rates(false, true, runs, confidence), delta)
 
 
-def mu_bound(false: int, true: int, runs: int, confidence: float = CONFIDENCE) -> float:
+def mu_bound(false: Count, true: Count, runs: int, confidence: float = CONFIDENCE) -> Rate:
     """mu >= Phi^-1(TPR) - Phi^-1(FPR) for every test, with the pessimistic limit of each rate. Assumes: as `epsilon_bound`.
 
-    >>> round(mu_bound(20, 180, 200, confidence=0.95), 2)
-    2.07
+    >>> mu_bound(np.array([20, 90]), np.array([180, 90]), 200, confidence=0.95).round(2).tolist()
+    [2.07, 0.0]
     """
     return mu_of_rates(*pessimistic_rates(false, true, runs, confidence))
-
-
-def many_bounds(
-    false: np.ndarray, true: np.ndarray, runs: int, *, delta: float | None, confidence: float
-) -> np.ndarray:
-    """`mu_bound` (delta = None) or `epsilon_bound` of many tests on the same runs, to choose one of them. [tests]"""
-    low, high = _all_limits(runs, (1 - confidence) / 2)
-    fpr, tpr = high[false], low[true]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if delta is None:
-            sizes = special.ndtri(tpr) - special.ndtri(fpr)
-        else:
-            sizes = np.log(np.maximum(tpr - delta, 0)) - np.log(fpr)
-    return np.maximum(np.nan_to_num(sizes, nan=0.0, neginf=0.0), 0.0)
 
 
 # -- of one run with many canaries ---------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ CATALOGUE: Mapping[str, Entry] = {
         Promise.CLAIM,
         BOTH,
         False,
-        "200 to 3,600 per graph (Gaussian), 200 to 36,000 (pure)",
+        "200 to 3,800 per graph (Gaussian), 920 to 56,000 (pure)",
     ),
     "noise-replay": Entry(
         "noise_replay:NoiseReplay",
@@ -91,7 +91,6 @@ CATALOGUE: Mapping[str, Entry] = {
     "linkteller": Entry(
         "linkteller:LinkTeller", "predictions, asked with changed features", Promise.NONE, BOTH, True, "3 fits"
     ),
-    "similarity": Entry("linkteller:Similarity", "predictions", Promise.NONE, BOTH, True, "3 fits"),
     "gmia": Entry("gmia:Gmia", "predictions, and a shadow model of its own", Promise.NONE, BOTH, True, "6 fits"),
     "lira": Entry(
         "lira:Lira", "predictions of fits with and without each target", Promise.RATES, BOTH, True, "16 fits"

@@ -6,16 +6,15 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
 from caribou._validate import below_one, positive_or_inf
 from caribou.audit.bounds import (
+    Count,
+    Rate,
     curve_bound,
     curve_p_value,
     epsilon_bound,
     epsilon_of_rates,
     gaussian_trade_off,
-    many_bounds,
     mu_bound,
     mu_of_rates,
     one_run_bound,
@@ -133,22 +132,15 @@ class Claim:
 
     # -- what a test shows -----------------------------------------------------------------------------------------
 
-    def leak(self, fpr: float, tpr: float) -> float:
+    def leak(self, fpr: Rate, tpr: Rate) -> Rate:
         """What a test with these rates shows, in the unit of `kind`. It must not exceed `size`."""
-        if self.kind == "mu":
-            return mu_of_rates(fpr, tpr)
-        return epsilon_of_rates(fpr, tpr, self.used_delta)
+        return mu_of_rates(fpr, tpr) if self.kind == "mu" else epsilon_of_rates(fpr, tpr, self.used_delta)
 
-    def proven(self, false: int, true: int, runs: int, confidence: float) -> float:
+    def proven(self, false: Count, true: Count, runs: int, confidence: float) -> Rate:
         """A lower bound on `leak` from counts. Assumes: the test was chosen without looking at these runs."""
         if self.kind == "mu":
             return mu_bound(false, true, runs, confidence)
         return epsilon_bound(false, true, runs, self.used_delta, confidence)
-
-    def proven_by_each(self, false: np.ndarray, true: np.ndarray, runs: int, confidence: float) -> np.ndarray:
-        """`proven` of many tests on the same runs, to choose one of them. [tests]"""
-        delta = None if self.kind == "mu" else self.used_delta
-        return many_bounds(false, true, runs, delta=delta, confidence=confidence)
 
     # -- what right guesses about canaries show --------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,37 +91,24 @@ class Partners:
 
 @dataclass(frozen=True, eq=False)
 class Discriminants:
-    """Fitted scores. A call gives one column per score: the adversary's own, statistics, and the fitted ones."""
+    """Fitted scores. A call gives one column per score: the adversary's own, statistics, and the fitted ones.
+
+    ``given``: those of the ``names`` that were not fitted. ``table``: from runs to the entries that vary. ``fitted``: from these
+    entries and the given scores to the fitted ones. ``entries``: how many vary. ``uncorrelated``: the same, if they were too many
+    for their correlations, else 0.
+    """
 
     names: tuple[str, ...]
-    given: tuple[str, ...]  # of these names, those that were not fitted
-    layout: Layout
-    usual: np.ndarray  # stands for an entry that is not finite; [entries]
-    partners: Partners
-    keep: np.ndarray
-    linear: np.ndarray  # [kept entries, 3]
-    means: tuple[np.ndarray, np.ndarray]
-    variances: tuple[np.ndarray, np.ndarray]
-    medians: tuple[np.ndarray, np.ndarray]
-    per_scale: np.ndarray  # 1 / scale of Laplace noise where the worlds clearly differ, else 0
-    own: np.ndarray
-    uncorrelated: int  # columns if they were too many for their correlations, else 0
+    given: tuple[str, ...]
+    table: Callable[[Runs], np.ndarray]
+    fitted: Callable[[np.ndarray, np.ndarray], Sequence[np.ndarray]]
+    entries: int
+    uncorrelated: int
 
     def __call__(self, runs: Runs) -> np.ndarray:
         """[runs, columns]"""
-        x = self.partners(usual_where_missing(self.layout(runs), self.usual))[:, self.keep]
         scores = runs.columns(self.given)
-        ratio = sum(
-            side * ((x - mean) ** 2 / (2 * variance) + np.log(variance) / 2)
-            for side, mean, variance in zip((1, -1), self.means, self.variances, strict=True)
-        )
-        quadratic = np.asarray(ratio).sum(axis=1) if x.shape[1] else np.zeros(len(x))
-        a, b = self.medians
-        laplace = (np.abs(x - a) - np.abs(x - b)) @ self.per_scale
-        centre, spread = sum(self.means) / 2, sum(self.variances) / 2
-        energy = ((x - centre) ** 2 / spread).sum(axis=1)
-        fitted = [x @ self.linear, *(c[:, None] for c in (quadratic, laplace, energy, scores @ self.own))]
-        return finite(np.concatenate([scores, *fitted], axis=1))
+        return finite(np.column_stack([scores, *self.fitted(self.table(runs), scores)]))
 
 
 def usual_where_missing(x: np.ndarray, usual: np.ndarray) -> np.ndarray:
@@ -144,37 +131,38 @@ def fit_discriminants(a: Runs, b: Runs) -> Discriminants:
     """Scores fitted on runs of both worlds: standardised difference of means, Fisher's direction, Gaussian likelihood ratio."""
     layout = Layout.of((a, b))
     given = tuple(dict.fromkeys((*a.names, *b.names)))
-    xa, xb = layout(a), layout(b)
-    usual = _usual(np.concatenate([xa, xb]))
-    xa, xb = usual_where_missing(xa, usual), usual_where_missing(xb, usual)
-    partners = Partners.of(xa, xb)
-    xa, xb = partners(xa), partners(xb)
-    keep = np.flatnonzero(np.ptp(np.concatenate([xa, xb]), axis=0) > 0)
-    xa, xb = xa[:, keep], xb[:, keep]
-    linear = np.concatenate([fitted_projections(xa, xb), _whole_discriminant(xa, xb)[:, None]], axis=1)
+    seen = [layout(a), layout(b)]
+    usual = _usual(np.concatenate(seen))
+    filled = [usual_where_missing(x, usual) for x in seen]
+    partners = Partners.of(*filled)
+    whole = [partners(x) for x in filled]
+    keep = np.flatnonzero(np.ptp(np.concatenate(whole), axis=0) > 0)
+    xa, xb = (x[:, keep] for x in whole)
+    own = discriminant(a.columns(given), b.columns(given))
+    linear = np.column_stack(
+        [fitted_projections(xa, xb), discriminant(xa, xb) if correlated(xa) else np.zeros(len(keep))]
+    )
     means = (xa.mean(axis=0), xb.mean(axis=0))
     pooled = (xa.var(axis=0) + xb.var(axis=0)) / 2
     floor = 1e-12 * (1 + means[0] ** 2 + means[1] ** 2)
-    variances = tuple(_shrunk_variance(x.var(axis=0), pooled, len(x)) + floor for x in (xa, xb))
-    own = discriminant(a.columns(given), b.columns(given))
+    variances = [_shrunk_variance(x.var(axis=0), pooled, len(x)) + floor for x in (xa, xb)]
     medians = (np.median(xa, axis=0), np.median(xb, axis=0))
     scale = (np.abs(xa - medians[0]).mean(axis=0) + np.abs(xb - medians[1]).mean(axis=0)) / 2 + np.sqrt(floor)
-    per_scale = (linear[:, 1] != 0) / scale
-    return Discriminants(
-        (*given, *FITTED),
-        given,
-        layout,
-        usual,
-        partners,
-        keep,
-        linear,
-        means,
-        (variances[0], variances[1]),
-        medians,
-        per_scale,
-        own,
-        0 if correlated(xa) else xa.shape[1],
-    )
+    per_scale = (linear[:, 1] != 0) / scale  # of Laplace noise, where the worlds clearly differ
+
+    def table(runs: Runs) -> np.ndarray:
+        return partners(usual_where_missing(layout(runs), usual))[:, keep]
+
+    def log_density(x: np.ndarray, world: int) -> np.ndarray:
+        return -((x - means[world]) ** 2 / (2 * variances[world]) + np.log(variances[world]) / 2).sum(axis=1)
+
+    def fitted(x: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, ...]:
+        laplace = (np.abs(x - medians[0]) - np.abs(x - medians[1])) @ per_scale
+        energy = ((x - sum(means) / 2) ** 2 / (sum(variances) / 2)).sum(axis=1)
+        return x @ linear, log_density(x, 1) - log_density(x, 0), laplace, energy, scores @ own
+
+    uncorrelated = 0 if correlated(xa) else len(keep)
+    return Discriminants((*given, *FITTED), given, table, fitted, len(keep), uncorrelated)
 
 
 def _shrunk_variance(own: np.ndarray, pooled: np.ndarray, runs: int) -> np.ndarray:
@@ -192,11 +180,6 @@ def fitted_projections(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     t = gap / scale * math.sqrt(len(a) / 2)
     t[steady] = 0.0  # constant in each world: the likelihood ratio of fitted Gaussians decides by it alone
     return np.stack([t / scale, np.where(np.abs(t) > 3, t, 0) / scale], axis=1)
-
-
-def _whole_discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Fisher's direction of all entries where there are enough runs for their correlations, else zeros. [entries]"""
-    return discriminant(a, b) if correlated(a) else np.zeros(a.shape[1])
 
 
 def correlated(x: np.ndarray) -> bool:

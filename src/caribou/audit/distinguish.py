@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from caribou._validate import integer, open_unit_interval
-from caribou.audit.attack import Attack, Findings, Terms
+from caribou.audit.attack import Attack, Findings, Forecast, Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.batched_mechanisms import certified_mechanism
 from caribou.audit.catalogue import MIN_RUNS
@@ -70,15 +70,12 @@ class Distinguish(Attack):
 
     name: ClassVar[str] = "distinguish"
 
-    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """Those of the claim, and those of the games that play whole fits if no game stops early."""
-        return audited.claim_fits + sum(
-            runs for game, runs in self._planned(audited, terms) if isinstance(game.target, FitTarget)
-        )
-
-    def runs(self, audited: AuditedMethod, terms: Terms) -> int:
-        """Runs on both graphs of all games, if none stops early."""
-        return sum(runs for _, runs in self._planned(audited, terms))
+    def forecast(self, audited: AuditedMethod, terms: Terms) -> Forecast:
+        """The fits of the claim, and the runs of all games; those of whole fits are fits, too."""
+        games = self.plan(audited).values()
+        runs = [(game, planned_runs(len(game.pairs), self._runs(game, audited, terms))) for game in games]
+        fits = sum(each for game, each in runs if isinstance(game.target, FitTarget))
+        return Forecast(audited.claim_fits + fits, sum(each for _, each in runs))
 
     def games(self, audited: AuditedMethod) -> int:
         """How many games the plan has."""
@@ -114,11 +111,6 @@ class Distinguish(Attack):
         spoken_for = audited.predicts_graphs and self.name in plan and "fit" not in plan
         untried = tuple(NOT_PROMISED.format(pair.name) for pair in covered_pairs(audited)[1])
         return Findings(measured, proofs, {"fit": NO_GAME_OF_FITS} if spoken_for else {}, untried=untried)
-
-    def _planned(self, audited: AuditedMethod, terms: Terms) -> list[tuple[Planned, int]]:
-        """Every game with its runs on both graphs."""
-        games = self.plan(audited).values()
-        return [(game, planned_runs(len(game.pairs), self._runs(game, audited, terms))) for game in games]
 
     def _runs(self, game: Planned, audited: AuditedMethod, terms: Terms) -> int:
         """Runs per graph: those that were asked for, or enough to see twice the claim, within the limits of the game."""
@@ -248,7 +240,7 @@ def distinguish(
         scored,
         len(candidates),
         discriminants.uncorrelated,
-        constant=len(discriminants.keep) == 0,
+        constant=discriminants.entries == 0,
     )
 
 
@@ -299,7 +291,7 @@ def _choose(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> tuple[Test, Di
     discriminants = fit_discriminants(a.part(0, stop), b.part(0, stop))
     left = len(a) - stop
     ta, tb = (discriminants(world.part(stop, len(world))) for world in (a, b))
-    test = best_test(ta, tb, lambda false, true: claim.proven_by_each(false, true, left, 0.95))
+    test = best_test(ta, tb, lambda false, true: claim.proven(false, true, left, 0.95))
     return test, discriminants
 
 
@@ -324,7 +316,7 @@ def _block(target: Any, workers: int, pair: Pair, start: int, size: int, seed: i
     if many is not None:
         noises = [NoiseSource.seeded(run_seed(seed, pair.name, world, start)) for world in (0, 1)]
         batches = [many(graph, size, noise) for graph, noise in zip(pair.worlds, noises, strict=True)]
-        a, b = (observe_batch(checked_transcript(batch, runs=size), pair.batch_scores) for batch in batches)
+        a, b = (observe_batch(checked_transcript(batch, runs=size)) for batch in batches)
         return a, b
     seeds = [[run_seed(seed, pair.name, world, run) for run in range(start, start + size)] for world in (0, 1)]
     both = [played(target, graph, each, workers) for graph, each in zip(pair.worlds, seeds, strict=True)]

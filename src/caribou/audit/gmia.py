@@ -127,7 +127,6 @@ class Gmia(MeasuringAttack):
         sizes = self.sizes or default_sizes(graph)
         found: list[Scored] = []
         controls: list[dict[str, float]] = []
-        events: tuple[Event, ...] = ()
         for run in self.each_run(terms):
             own = streams.child(f"gmia run {run}")
             halves = draw_halves(graph, sizes, own.attack)
@@ -135,14 +134,13 @@ class Gmia(MeasuringAttack):
                 observe(audited, half, own.child(who), streams.child(f"gmia noise {run} {who}"))
                 for who, half in zip(("target", "shadow"), halves, strict=True)
             )
-            events = target.events
             found.append(judged(target.rows(), shadow.rows(), own.child("attack")))
             same = judged(target.rows(same_query=True), shadow.rows(same_query=True), own.child("fair attack"))
             controls.append({"same_query_auc": area_under_curve(same), "class_auc": class_area(graph, *halves)})
         result = summarise(
             self.name,
             found,
-            allowed=node_rates(events, audited.budget),
+            allowed=node_rates(target.events, audited.budget),
             details={
                 "mode": TRANSDUCTIVE if audited.refusal else TSTF,
                 "members": len(target.members),

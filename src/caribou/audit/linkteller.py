@@ -1,4 +1,4 @@
-"""LinkTeller and its baseline: which nodes are joined?
+"""LinkTeller: which nodes are joined?
 
 Wu, Long, Zhang and Li, "LinkTeller: Recovering private edges from graph neural networks via influence analysis", IEEE S&P 2022.
 The adversary owns the features and may query the model with any; the owner of the model owns the edges. Among all pairs of 500
@@ -12,11 +12,6 @@ query mode it was found:
 - ``fixed``: every query predicts the graph again under the same noise key. Equal noise cancels, so this mode measures the map
   without noise. No certificate covers noise that is used twice: the figure says what that mistake would cost.
 - ``fresh``: every query predicts the graph again with new noise. Each query costs its own budget.
-
-`Similarity` is the baseline that an influence attack must beat: joined nodes get similar predictions. It is LSA2-post of He, Jia,
-Backes, Gong and Zhang, "Stealing links from graph neural networks", USENIX Security 2021, as LinkTeller uses it: the correlation
-of two posteriors, centred over the nodes that are attacked. Similar nodes are joined more often whatever a model reveals, so the
-attack also measures the same score on the features alone (LSA2-attr).
 """
 
 from __future__ import annotations
@@ -37,7 +32,6 @@ from caribou.graph import Graph
 from caribou.methods import Fitted
 from caribou.metrics import Scored, area_under_curve, average_precision
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 NODES = 500
@@ -93,14 +87,9 @@ class LinkTeller(MeasuringAttack):
         graph, budget = audited.own_graph, audited.budget
         modes = possible_modes(tuple(self.query_modes) if self.query_modes else None, budget, audited.refusal)
         found: dict[str, list[Scored]] = {mode: [] for mode in modes}
-        events: tuple[Event, ...] = ()
         for run in self.each_run(terms):
-            own, secret = (
-                audited.streams.child(f"linkteller run {run}"),
-                audited.streams.child(f"linkteller noise {run}"),
-            )
+            own, secret = (audited.streams.child(f"linkteller {kind} {run}") for kind in ("run", "noise"))
             fitted = audited.fit(graph, own, secret)
-            events = fitted.certificate.cost
             chosen = draw_nodes(graph, self.nodes, own.attack)
             for mode in modes:
                 found[mode].append(self.scored(query_of(mode, audited, fitted, own, secret), graph, chosen))
@@ -108,7 +97,7 @@ class LinkTeller(MeasuringAttack):
         result = summarise(
             self.name,
             found[headline],
-            allowed=edge_rates(events if headline == CACHED else None, budget),
+            allowed=edge_rates(fitted.certificate.cost if headline == CACHED else None, budget),
             details={**self.figures(headline, found), "refused": audited.refusal},
             note=f"LinkTeller on all pairs of {len(chosen)} nodes: {NOTES[headline]}.",
         )
@@ -216,55 +205,3 @@ def mode_details(runs: Sequence[Scored]) -> dict[str, Any]:
         "pairs": [len(run.members) for run in runs],
         "pairs_with_influence": float(np.mean([(run.scores > 0).mean() for run in runs])),
     }
-
-
-# -- the baseline -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Similarity(MeasuringAttack):
-    """The attack on all pairs of ``nodes`` nodes."""
-
-    name: ClassVar[str] = "similarity"
-
-    nodes: int = NODES
-
-    def __post_init__(self) -> None:
-        integer(at_least=2, nodes=self.nodes)
-
-    def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
-        """Fit several times, each with public randomness, noise and nodes of its own, and correlate posteriors of all pairs."""
-        graph, streams = audited.own_graph, audited.streams
-        found: list[Scored] = []
-        by_features: list[float] = []
-        events: tuple[Event, ...] = ()
-        for run in self.each_run(terms):
-            own, secret = streams.child(f"similarity run {run}"), streams.child(f"similarity noise {run}")
-            fitted = audited.fit(graph, own, secret)
-            events = fitted.certificate.cost
-            chosen = draw_nodes(graph, self.nodes, own.attack)
-            found.append(Scored(*pairs_of(correlations(fitted.probabilities[chosen]), graph, chosen)))
-            by_features.append(area_under_curve(Scored(*pairs_of(correlations(graph.features[chosen]), graph, chosen))))
-        note = f"Correlation of the published posteriors on all pairs of {len(chosen)} nodes; one release with one noise per run."
-        result = summarise(
-            self.name,
-            found,
-            allowed=edge_rates(events, audited.budget),
-            details={
-                "nodes": len(chosen),
-                "edges": [int(run.members.sum()) for run in found],
-                "auc_of_features": float(np.mean(by_features)),
-                "bound_applies": False,
-            },
-            note=note,
-        )
-        return Findings({self.name: result})
-
-
-def correlations(rows: Any) -> np.ndarray:
-    """Cosine of all pairs of rows, centred by the mean row; a row without length is similar to none. [m, d] -> [m, m]"""
-    dense = np.asarray(rows.todense() if sp.issparse(rows) else rows, dtype=np.float64)
-    centred = dense - dense.mean(axis=0)
-    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
-    unit = np.divide(centred, lengths, out=np.zeros_like(centred), where=lengths > 1e-12)
-    return unit @ unit.T

@@ -34,12 +34,14 @@ from caribou.graph import Graph
 from caribou.methods import Fitted
 from caribou.metrics import Scored
 from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 TARGETS = 50
 PRIOR_RUNS = 8.0
 """How many runs the variance of the other targets counts for, beside a target's own."""
+SEEN_OF_EDGES = "the published logits of both ends"
+SEEN_INSIDE = "the fitted weights' confidence in the target's class, asked about the whole graph"
+SEEN_AROUND = "the neighbours' published confidence in the target's class"
 MEMBERSHIP = "lira coins"
 """The public stream of the membership bits. The label is part of every recorded result, so it stays."""
 
@@ -59,29 +61,29 @@ class Lira(MeasuringAttack):
 
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Draw the membership bits of every run, fit, and judge every target in every run by the other half of the runs."""
-        unit, streams = audited.budget.unit, audited.streams
-        game = game_of(audited, self.targets)
+        unit, graph, streams = audited.budget.unit, audited.own_graph, audited.streams
+        edges = unit is PrivacyUnit.EDGE
+        game = (edge_game if edges else node_game)(graph, self.targets, streams)
         runs = self.wanted_runs(terms)
         members = streams.generator(MEMBERSHIP).random((runs, len(game.targets))) < 0.5
         seen: list[np.ndarray] = []
-        events: tuple[Event, ...] = ()
         for run in self.each_run(terms):
             secret = streams.child(f"lira noise {run}")
             fitted = audited.fit(game.world(members[run]), streams, secret)
-            events = fitted.certificate.cost
             seen.append(game.observe(audited, fitted, secret))
         judged = cross_judged(np.stack(seen), members)
-        count, rates = len(game.targets), edge_rates if unit is PrivacyUnit.EDGE else node_rates
+        count, rates = len(game.targets), edge_rates if edges else node_rates
+        confidence = SEEN_AROUND if audited.refusal else SEEN_INSIDE
         result = summarise(
             self.name,
             judged,
-            allowed=rates(events, audited.budget),
+            allowed=rates(fitted.certificate.cost, audited.budget),
             details={
                 "unit": unit.value,
                 "targets": count,
                 "fits": runs,
                 "judged": sum(len(half.scores) for half in judged),
-                "seen": game.seen(audited),
+                "seen": SEEN_OF_EDGES if edges else confidence,
                 "bound_applies": True,
             },
             note=f"Likelihood ratios of {count} {unit.value}s over {runs} fits, each with fresh noise of its own.",
@@ -108,10 +110,6 @@ class EdgeGame:
         published = logits(fitted.probabilities)
         return np.concatenate([published[self.targets[:, 0]], published[self.targets[:, 1]]], axis=1)
 
-    def seen(self, audited: AuditedMethod) -> str:
-        """What the adversary looks at."""
-        return "the published logits of both ends"
-
 
 @dataclass(frozen=True, eq=False)
 class NodeGame:
@@ -136,21 +134,6 @@ class NodeGame:
         confident = scaled_confidence(fitted.probabilities)
         around = [confident[self.graph.neighbours(int(v)), y] for v, y in zip(self.targets, classes, strict=True)]
         return np.array([[part.mean() if len(part) else 0.0] for part in around])
-
-    def seen(self, audited: AuditedMethod) -> str:
-        """What the adversary looks at."""
-        around = "the neighbours' published confidence in the target's class"
-        return (
-            around
-            if audited.refusal
-            else "the fitted weights' confidence in the target's class, asked about the whole graph"
-        )
-
-
-def game_of(audited: AuditedMethod, targets: int) -> EdgeGame | NodeGame:
-    """The game about what the budget protects."""
-    made = edge_game if audited.budget.unit is PrivacyUnit.EDGE else node_game
-    return made(audited.own_graph, targets, audited.streams)
 
 
 def edge_game(graph: Graph, targets: int, streams: Streams) -> EdgeGame:

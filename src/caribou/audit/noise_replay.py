@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from caribou import methods
-from caribou.audit.attack import Attack, Findings, Terms
+from caribou.audit.attack import Attack, Findings, Forecast, Terms
 from caribou.audit.pairs import two_class_graph
 from caribou.audit.targets import handed_out, without_edges
 from caribou.mechanisms.noise_source import NoiseSource
@@ -49,9 +49,9 @@ class NoiseReplay(Attack):
 
     name: ClassVar[str] = "noise-replay"
 
-    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """Those of the claim: one without edges and one with edges, whatever the terms are."""
-        return audited.claim_fits
+    def forecast(self, audited: AuditedMethod, terms: Terms) -> Forecast:
+        """The fits of the claim: one without edges and one with edges, whatever the terms are."""
+        return Forecast(audited.claim_fits)
 
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Replay on the pairs' own nodes; ``terms`` change nothing."""

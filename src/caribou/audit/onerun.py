@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from caribou._validate import integer, open_unit_interval
-from caribou.audit.attack import Attack, Findings, Terms
+from caribou.audit.attack import Attack, Findings, Forecast, Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.claims import Claim
 from caribou.audit.discriminants import discriminant
@@ -48,9 +48,9 @@ class CanaryRun(Attack):
 
     name: ClassVar[str] = "onerun"
 
-    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """Those of the claim, the probes, the shadow runs and the real one, whatever the terms are."""
-        return audited.claim_fits + PROBES + SHADOWS + 1
+    def forecast(self, audited: AuditedMethod, terms: Terms) -> Forecast:
+        """The fits of the claim, the probes, the shadow runs and the real one, whatever the terms are."""
+        return Forecast(audited.claim_fits + PROBES + SHADOWS + 1)
 
     def games(self, audited: AuditedMethod) -> int:
         """One lower bound."""
@@ -83,10 +83,9 @@ def one_run(
     canaries: int | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-    shadows: int = SHADOWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> OneRun:
-    """Audit ``target`` on ``graph`` with one run, after ``shadows`` runs on which the auditor learns its score.
+    """Audit ``target`` on ``graph`` with one run, after six shadow runs on which the auditor learns its score.
 
     Assumes: edge level. What right guesses prove follows from the trade-off curve of ``claim``. Everything else follows from
     ``seed``.
@@ -98,7 +97,6 @@ def one_run(
         canaries: how many; None = as many as fit, at most `MAX_CANARIES`.
         confidence: of the lower bound.
         seed: of canaries, membership bits and noise.
-        shadows: runs on which the auditor learns.
         progress: called with the runs done and planned.
 
     Returns:
@@ -111,7 +109,6 @@ def one_run(
     >>> one_run(nearly_exact_degrees, load("csbm:nodes=120", seed=1), Claim(4.0, 1e-5), seed=1).epsilon_lower > 1
     True
     """
-    integer(at_least=3, shadows=shadows)
     open_unit_interval(confidence=confidence)
     streams = Streams(seed)
     base, pairs = plant(graph, canaries, streams.attack)
@@ -125,24 +122,24 @@ def one_run(
         noise = NoiseSource.seeded(stream_seed(seed, f"canary noise {noise_of}") >> 11)
         transcript = checked_transcript(target(with_canaries(base, pairs[:, present]), noise))
         if progress:
-            progress(next(done), PROBES + shadows + 1)
+            progress(next(done), PROBES + SHADOWS + 1)
         return transcript
 
     everyone = np.ones(pairs.shape[1], dtype=bool)
     changes = table_changes(play(~everyone, "probe"), play(everyone, "probe"), graph.num_nodes)
     played: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
-    for run in range(shadows + 1):
+    for run in range(SHADOWS + 1):
         present = np.less(streams.generator(MEMBERSHIP.format(run)).random(pairs.shape[1]), 0.5)
         played.append((canary_scores(play(present, run), pairs, graph, changes), present))
     # how many are guessed is chosen on the shadow runs alone, each of them guessed with what the others teach
-    taught = _aligned(played[:shadows])
+    taught = _aligned(played[:SHADOWS])
     guessed = [
         (_learned(taught[:left] + taught[left + 1 :])(table), present) for left, (table, present) in enumerate(taught)
     ]
 
     def proven(share: float) -> float:
         counts = [_guess(totals, truth, share) for totals, truth in guessed]
-        correct = sum(right for _, right in counts) // shadows
+        correct = sum(right for _, right in counts) // SHADOWS
         return claim.proven_by_guesses(correct, counts[0][0], pairs.shape[1], confidence)
 
     share = max(GUESS_SHARES, key=proven)

@@ -9,7 +9,6 @@ leaving frees a place in neighbourhoods that were cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +27,7 @@ class Pair:
     """Two neighbouring graphs: ``without`` and ``joined`` (with the edge or the node).
 
     ``name``: of the pair. ``unit``: in which the two differ. ``scores``: what the adversary, who knows both graphs, computes from
-    a transcript; ``batch_scores``: the same for many runs. ``hidden``: the node that is there or not, at node level. ``group``:
+    a transcript. ``hidden``: the node that is there or not, at node level. ``group``:
     the group of nodes it belongs to, where groups pay differently.
 
     >>> pair = worst_pairs("edge")[0]
@@ -41,7 +40,6 @@ class Pair:
     joined: Graph
     unit: PrivacyUnit
     scores: Scores | None = None
-    batch_scores: Callable[[Transcript], Mapping[str, np.ndarray]] | None = None
     hidden: int | None = None
     group: Group | None = None
 

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from scipy import stats
+import numpy as np
+from scipy import special, stats
 
 from caribou.audit.claims import Claim
 
@@ -20,55 +21,70 @@ MIN_SHOWN = 12
 FACTOR = 2.0
 """An audit must be able to see a mechanism that leaks this many times what it claims."""
 POWER = 0.9
-CHOOSING_A_TEST = {"mu": 1.5, "epsilon": 1.0}
+CHOOSING_A_TEST = 1.5
 CHOOSING_A_PAIR = 4 / 3
 """How many times the runs of the best test it takes if earlier runs choose the test, and the pair out of several.
 
-Measured, not derived: docs/decisions.md. A test between Gaussians needs its threshold and its direction; one of randomized
-response has a single threshold.
+Measured, not derived: docs/decisions.md.
 """
+GRID = 201
+"""Values between those that Laplace noise makes likeliest in either world; each is a threshold."""
 MIN_SEEN = 1.0
 """Of a claim of zero, which has no double: the epsilon that the runs must be able to see."""
 MAX_RUNS = 10**7
 """More are not feasible."""
 
 
-def runs_for_power(claim: Claim, confidence: float, pairs: int = 1) -> int | None:
-    """Runs per graph that reject a claim with probability POWER if the mechanism leaks FACTOR times as much; None: not feasible.
+Rates = tuple[float, float]
+"""False and true positive rate of a test."""
 
-    By the best test. For mu-GDP: Gaussians at distance FACTOR mu, where each threshold is a test. Otherwise: randomized response
-    of FACTOR epsilon, whose single test has TPR = e^eps / (1 + e^eps) and FPR = 1 - TPR. The number is multiplied by what it
-    costs to choose a test, and one of ``pairs``.
+
+def runs_for_power(claim: Claim, confidence: float, pairs: int = 1, rates: Rates | None = None) -> int | None:
+    """Runs per graph that reject a claim with probability POWER by a test with these ``rates``; None: not feasible.
+
+    Without rates: by the best test of a mechanism that leaks FACTOR times as much (`leaking`). The number is multiplied by what
+    it costs to choose a test, and one of ``pairs``.
     """
-    best = _smallest(lambda runs: power(claim, runs, confidence) >= POWER)
+    best = _smallest(lambda runs: power(claim, runs, confidence, rates) >= POWER)
     if best is None:
         return None
-    return _two_digits(best * CHOOSING_A_TEST[claim.kind] * (CHOOSING_A_PAIR if pairs > 1 else 1.0))
+    return _two_digits(best * CHOOSING_A_TEST * (CHOOSING_A_PAIR if pairs > 1 else 1.0))
 
 
-def power(claim: Claim, runs: int, confidence: float) -> float:
-    """The probability that ``runs`` runs reject the claim of a mechanism that leaks FACTOR times as much.
-
-    Of the best test, on the last block.
-    """
+def power(claim: Claim, runs: int, confidence: float, rates: Rates | None = None) -> float:
+    """The probability that so many ``runs`` reject the claim, as in `runs_for_power`: of the best test, on the last block."""
     judged = block_sizes(runs)[-1]
     level = 1 - error_shares(BLOCKS - 1)[-1] * (1 - confidence)
-    return _power(claim, judged, level)
+    return _power(claim, judged, level, rates)
 
 
 @lru_cache(maxsize=4096)
-def _power(claim: Claim, judged: int, level: float) -> float:
-    size = claim.size
+def _power(claim: Claim, judged: int, level: float, rates: Rates | None) -> float:
     surest = ((1 - level) / 2) ** (1 / judged)  # the limits of rates after all or none of the runs
-    if claim.leak(1 - surest, surest) <= size:
+    if claim.leak(1 - surest, surest) <= claim.size:
         return 0.0
+    fpr, tpr = leaking(claim) if rates is None else np.array(rates)[:, None]
+    false, true = (stats.binom.ppf(q, judged, rate).astype(int) for q, rate in ((POWER, fpr), (1 - POWER, tpr)))
+    best = int(claim.proven(false, true, judged, level).argmax())
+    return _rejection_rate(claim, float(fpr[best]), float(tpr[best]), judged, level)
+
+
+def leaking(claim: Claim) -> tuple[np.ndarray, np.ndarray]:
+    """False and true positive rates of the tests of a mechanism that leaks FACTOR times as much: one per threshold.
+
+    For mu-GDP: Gaussians at distance FACTOR mu. Otherwise: FACTOR epsilon by Laplace noise on two values, each of which moves by
+    1. So do the counts at both ends of an edge, and neither of them shows all of it.
+    """
     if claim.kind == "mu":
-        half = FACTOR * size / 2
-        rates = [(stats.norm.cdf(-half - shift), stats.norm.cdf(half - shift)) for shift in (0.0, half / 2, half)]
-    else:
-        truth = 1 / (1 + math.exp(-min(FACTOR * size or MIN_SEEN, 700.0)))
-        rates = [(1 - truth, truth)]
-    return max(_rejection_rate(claim, fpr, tpr, judged, level) for fpr, tpr in rates)
+        half = FACTOR * claim.size / 2
+        shift = np.linspace(0, half, 21)
+        return special.ndtr(-half - shift), special.ndtr(half - shift)
+    each = min(FACTOR * claim.size or MIN_SEEN, 700.0) / 2
+    x = np.linspace(0, 1, GRID)
+    below = (1 - np.exp(-each * x) / 2, np.exp(-each * (1 - x)) / 2)  # P[value <= x] without and with
+    masses = [np.diff(cdf, prepend=0, append=1)[::-1] for cdf in below]
+    fpr, tpr = (np.minimum(np.cumsum(np.convolve(mass, mass)), 1.0) for mass in masses)  # thresholds of their sum
+    return fpr, tpr
 
 
 def _rejection_rate(claim: Claim, fpr: float, tpr: float, judged: int, level: float) -> float:
@@ -85,14 +101,8 @@ def _rejection_rate(claim: Claim, fpr: float, tpr: float, judged: int, level: fl
 
 def needed_hits(claim: Claim, false: int, judged: int, level: float) -> int:
     """The smallest number of true positives that rejects the claim beside ``false`` false ones; judged + 1 if none does."""
-    low, high = 0, judged + 1
-    while low < high:
-        middle = (low + high) // 2
-        if claim.proven(false, middle, judged, level) > claim.size:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    proven = claim.proven(np.full(judged + 1, false), np.arange(judged + 1), judged, level)
+    return int(np.searchsorted(proven > claim.size, True))
 
 
 def rarest_seen(claim: Claim, judged: int, confidence: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ import numpy as np
 
 from caribou import methods
 from caribou.audit.transcripts import WHOLE, Transcript, checked_transcript, word_number
-from caribou.errors import CaribouError, InputError
+from caribou.errors import CaribouError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
@@ -180,18 +181,17 @@ def asked(query: Callable[[], np.ndarray], rows: np.ndarray | slice) -> dict[str
 
 UNSTATED = ("created", "certificate_id")
 """What differs between two certificates of the same cost: the time, and a random name."""
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s\[\]{},:"]+')
+"""A word or a number of a JSON text."""
 
 
 def stated_numbers(certificate: Certificate) -> np.ndarray:
     """All that a certificate states, as numbers, because its statements are published as well. [values]
 
-    A truth value is 0 or 1. A word or the name of a field is a number that follows from it: equal words, equal numbers.
+    A word, the name of a field, or a number too large for a double is a number that follows from it: equal words, equal numbers.
     """
-    out: list[float] = []
-    for name, value in certificate.to_dict().items():
-        if name not in UNSTATED:
-            out += [word_number(name), *_known_numbers(json.dumps(value, default=_plain))]
-    return np.array(out)
+    stated = ({name: value} for name, value in certificate.to_dict().items() if name not in UNSTATED)
+    return np.array([number for each in stated for number in _known_numbers(json.dumps(each, default=_plain))])
 
 
 def _plain(value: Any) -> Any:
@@ -202,26 +202,15 @@ def _plain(value: Any) -> Any:
 @lru_cache(maxsize=4096)
 def _known_numbers(text: str) -> tuple[float, ...]:
     """Remembered: most fields are the same in all runs of an audit."""
-    return tuple(_numbers(json.loads(text)))
+    return tuple(map(_number, TOKEN.findall(text)))
 
 
-def _numbers(value: Any) -> Iterator[float]:
-    """Of a plain JSON value."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield word_number(name)
-            yield from _numbers(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _numbers(item)
-    elif isinstance(value, int) and abs(value) > WHOLE:
-        yield from (float(value >> 32), float(value & (2**32 - 1)))
-    elif isinstance(value, int | float):
-        yield float(value)
-    elif isinstance(value, str) or value is None:
-        yield word_number(str(value))
-    else:
-        raise InputError(f"certificate must state plain JSON values, got {type(value).__name__}")
+def _number(token: str) -> float:
+    try:
+        value = float(token)
+    except ValueError:
+        return word_number(token)
+    return word_number(token) if abs(value) > WHOLE else value
 
 
 def others(nodes: int, hidden: int | None) -> np.ndarray:

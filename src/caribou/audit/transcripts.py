@@ -71,13 +71,6 @@ def _shown(value: Any) -> str:
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
-def stacked(transcripts: Sequence[Transcript], name: str, shape: Shape) -> tuple[list[int], np.ndarray]:
-    """Which runs have a named array of this shape, and its entries there. [some], [some, entries]"""
-    rows = [run for run, each in enumerate(transcripts) if name in each and np.shape(each[name]) == shape]
-    values = [np.asarray(transcripts[run][name], dtype=np.float64) for run in rows]
-    return rows, np.stack(values).reshape(len(rows), -1) if rows else np.empty((0, math.prod(shape)))
-
-
 def summary(array: np.ndarray | None) -> np.ndarray:
     """Of an array of any shape: sum, extremes, first and last entries; NaN where it is missing or empty. [3 + 2 ENDS]"""
     out = np.full(3 + 2 * ENDS, np.nan)
@@ -91,10 +84,25 @@ def summary(array: np.ndarray | None) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
+class Alike:
+    """Runs that handed out arrays of the same names, types and shapes: their ``places`` among all runs, and stacked arrays."""
+
+    places: np.ndarray
+    arrays: Transcript
+
+    def entries(self, name: str, shape: Shape) -> np.ndarray | None:
+        """The entries of a named array, if it has this shape. [runs, entries]"""
+        array = self.arrays.get(name)
+        if array is None or array.shape[1:] != shape:
+            return None
+        return np.asarray(array, dtype=np.float64).reshape(len(array), -1)
+
+
+@dataclass(frozen=True, eq=False)
 class Runs:
     """Runs of one world: what each handed out, and its scores [runs, k], with ``names`` for their columns."""
 
-    transcripts: Sequence[Transcript]
+    alike: Sequence[Alike]
     scores: np.ndarray
     names: tuple[str, ...]
 
@@ -103,23 +111,28 @@ class Runs:
 
     def part(self, start: int, stop: int) -> Runs:
         """Some of the runs."""
-        return Runs(self.transcripts[start:stop], self.scores[start:stop], self.names)
+        parts = []
+        for each in self.alike:
+            some = (start <= each.places) & (each.places < stop)
+            parts.append(Alike(each.places[some] - start, {name: array[some] for name, array in each.arrays.items()}))
+        return Runs([part for part in parts if len(part.places)], self.scores[start:stop], self.names)
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
         """The named scores, all of them finite. [runs, names]"""
-        if tuple(names) != self.names:
-            place = {name: k for k, name in enumerate(self.names)}
-            blank = np.full(len(self), np.nan)
-            chosen = [self.scores[:, place[name]] if name in place else blank for name in names]
-            return finite(np.stack(chosen, axis=1)) if chosen else np.zeros((len(self), 0))
-        return finite(self.scores)
+        place = {name: k for k, name in enumerate(self.names)}
+        blank = np.full(len(self), np.nan)
+        chosen = [self.scores[:, place[name]] if name in place else blank for name in names]
+        return finite(np.stack(chosen, axis=1)) if chosen else np.zeros((len(self), 0))
 
     @staticmethod
     def join(parts: Sequence[Runs]) -> Runs:
         """Several blocks of runs, with the scores of all of them."""
         names = tuple(dict.fromkeys(name for part in parts for name in part.names))
-        transcripts = [transcript for part in parts for transcript in part.transcripts]
-        return Runs(transcripts, np.concatenate([part.columns(names) for part in parts]), names)
+        starts = np.cumsum([0, *map(len, parts)]).tolist()
+        alike = [
+            Alike(each.places + n, each.arrays) for part, n in zip(parts, starts, strict=False) for each in part.alike
+        ]
+        return Runs(alike, np.concatenate([part.columns(names) for part in parts]), names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,38 +150,38 @@ class Layout:
     @staticmethod
     def of(worlds: Sequence[Runs]) -> Layout:
         """The shapes that most runs of all worlds have: the usual shape of one world alone would tell which world it is."""
-        seen = Runs.join(worlds).transcripts
+        seen = Runs.join(worlds).alike
         counts: dict[str, Counter[Shape]] = {}
-        for transcript in seen:
-            for name, array in transcript.items():
-                counts.setdefault(name, Counter())[np.shape(array)] += 1
-        shapes = {name: each.most_common(1)[0][0] for name, each in counts.items()}
+        for each in seen:
+            for name, array in each.arrays.items():
+                counts.setdefault(name, Counter())[array.shape[1:]] += len(array)
+        shapes = {name: count.most_common(1)[0][0] for name, count in counts.items()}
         marks = []
         for name, shape in shapes.items():
-            values = stacked(seen, name, shape)[1]
+            found = [values for each in seen if (values := each.entries(name, shape)) is not None]
             for kind, test in MARKS.items():
-                found = np.flatnonzero(test(values).any(axis=0))
-                marks += [(name, kind, found)] if len(found) else []
+                marked = np.flatnonzero(np.any([test(values).any(axis=0) for values in found], axis=0))
+                marks += [(name, kind, marked)] if len(marked) else []
         return Layout(shapes, tuple(name for name, each in counts.items() if len(each) > 1), tuple(marks))
 
     def __call__(self, runs: Runs) -> np.ndarray:
         """A row per run, which depends on that run alone; NaN where an array is missing or has another shape. [runs, columns]"""
-        found = {name: stacked(runs.transcripts, name, shape) for name, shape in self.shapes.items()}
-        parts = [self._filled(len(runs), np.nan, *each) for each in found.values()]
-        parts += [
-            np.stack([summary(each.get(name)) for each in runs.transcripts]) for name in self.varying if len(runs)
-        ]
-        for name, kind, entries in self.marks:
-            rows, values = found[name]
-            parts.append(self._filled(len(runs), 0.0, rows, MARKS[kind](values[:, entries])))
-        return np.concatenate(parts, axis=1) if parts else np.zeros((len(runs), 0))
-
-    @staticmethod
-    def _filled(runs: int, otherwise: float, rows: list[int], values: np.ndarray) -> np.ndarray:
-        """The values in their rows. [runs, entries]"""
-        out = np.full((runs, values.shape[1]), otherwise)
-        out[rows] = values
+        tables = [self._table(each) for each in runs.alike]
+        out = np.empty((len(runs), tables[0].shape[1]))
+        for each, table in zip(runs.alike, tables, strict=True):
+            out[each.places] = table
         return out
+
+    def _table(self, runs: Alike) -> np.ndarray:
+        count = len(runs.places)
+        found = {name: runs.entries(name, shape) for name, shape in self.shapes.items()}
+        blank = {name: np.full((count, math.prod(shape)), np.nan) for name, shape in self.shapes.items()}
+        parts = [blank[name] if values is None else values for name, values in found.items()]
+        parts += [np.stack([summary(x) for x in runs.arrays.get(name, [None] * count)]) for name in self.varying]
+        for name, kind, entries in self.marks:
+            values = found[name]
+            parts.append(np.zeros((count, len(entries))) if values is None else MARKS[kind](values[:, entries]))
+        return np.concatenate(parts, axis=1) if parts else np.zeros((count, 0))
 
 
 def finite(scores: np.ndarray) -> np.ndarray:
@@ -182,36 +195,42 @@ def observe(transcripts: Sequence[Transcript], scores: Scores | None = None) -> 
     return tabulate([with_noise_removed(transcript) for transcript in transcripts], named)
 
 
-def observe_batch(batch: Transcript, scores: Callable[[Transcript], Mapping[str, np.ndarray]] | None = None) -> Runs:
-    """Runs that were made as one tensor: every array has the runs as its first axis, and scores give one number per run."""
-    runs = range(len(next(iter(batch.values()))))
-    found = scores(batch) if scores is not None else {}
-    named = [{name: float(values[run]) for name, values in found.items()} for run in runs]
-    return tabulate([{name: array[run] for name, array in batch.items()} for run in runs], named)
+def observe_batch(batch: Transcript) -> Runs:
+    """Runs that were made as one tensor: every array has the runs as its first axis."""
+    count = len(next(iter(batch.values())))
+    if any(beyond_doubles(array) for array in batch.values()):
+        return tabulate([{name: array[run] for name, array in batch.items()} for run in range(count)], [{}] * count)
+    return _tabulated([Alike(np.arange(count), batch)], np.zeros((count, 0)), ())
 
 
 def tabulate(transcripts: Sequence[Transcript], named: Sequence[Mapping[str, float]]) -> Runs:
     """Transcripts with the adversary's scores of them; names may be missing in some runs."""
     names = tuple(dict.fromkeys(name for row in named for name in row))
     own = np.array([[float(row.get(name, np.nan)) for name in names] for row in named]).reshape(len(transcripts), -1)
-    found = dict.fromkeys(name for transcript in transcripts for name in transcript)
-    counts = sum((equality_of(name, transcripts) for name in found), start=np.zeros((len(transcripts), len(COUNTS))))
-    shapes = np.array([structure(transcript) for transcript in transcripts])
-    seen = [with_low_words(transcript) for transcript in transcripts]
-    return Runs(seen, np.concatenate([own, counts, shapes], axis=1), (*names, *STATISTICS))
-
-
-def equality_of(name: str, transcripts: Sequence[Transcript]) -> np.ndarray:
-    """`equality_counts` of an array that may be missing in some runs, or have another type or shape. [runs, counts]"""
-    alike: dict[tuple[np.dtype[Any], Shape], list[int]] = {}
+    kinds: dict[Any, list[int]] = {}
     for run, transcript in enumerate(transcripts):
-        if name in transcript:
-            array = np.asarray(transcript[name])
-            alike.setdefault((array.dtype, array.shape), []).append(run)
-    out = np.zeros((len(transcripts), len(COUNTS)))
-    for rows in alike.values():
-        out[rows] = equality_counts(np.stack([transcripts[run][name] for run in rows]))
-    return out
+        kind = ((name, x.dtype.str, x.shape, beyond_doubles(x)) for name, x in transcript.items())
+        kinds.setdefault(tuple(kind), []).append(run)
+    alike = [
+        Alike(
+            np.array(runs), {name: np.stack([transcripts[run][name] for run in runs]) for name in transcripts[runs[0]]}
+        )
+        for runs in kinds.values()
+    ]
+    return _tabulated(alike, own, names)
+
+
+def _tabulated(alike: Sequence[Alike], own: np.ndarray, names: tuple[str, ...]) -> Runs:
+    """With `STATISTICS` beside the adversary's own scores."""
+    statistics = np.zeros((len(own), len(STATISTICS)))
+    for each in alike:
+        counts = sum(
+            (equality_counts(x) for x in each.arrays.values()), start=np.zeros((len(each.places), len(COUNTS)))
+        )
+        shape = np.tile(structure(each.arrays), (len(counts), 1))
+        statistics[each.places] = np.concatenate([counts, shape], axis=1)
+    seen = [Alike(each.places, with_low_words(each.arrays)) for each in alike]
+    return Runs(seen, np.concatenate([own, statistics], axis=1), (*names, *STATISTICS))
 
 
 # -- statistics that noise should hide -----------------------------------------------------------------------------
@@ -234,19 +253,13 @@ def equality_counts(array: np.ndarray) -> np.ndarray:
     return np.stack([equal, *counts], axis=1)
 
 
-def structure(transcript: Transcript) -> tuple[float, ...]:
-    """Entries and arrays that are handed out, and their names in order, types and shapes, each as one number.
+def structure(arrays: Transcript) -> tuple[float, ...]:
+    """Entries and arrays that a run hands out, and their names in order, types and shapes, each as one number.
 
-    Equal words have equal numbers.
+    Equal words have equal numbers. The first axis of every array are runs.
     """
-    return _structure(tuple((name, array.dtype.str, array.shape) for name, array in transcript.items()))
-
-
-@lru_cache(maxsize=4096)
-def _structure(arrays: tuple[tuple[str, str, Shape], ...]) -> tuple[float, ...]:
-    """Remembered: most runs hand out the same."""
-    names, types, shapes = zip(*arrays, strict=True) if arrays else ((), (), ())
-    words = ("|".join(names), "|".join(types), "|".join(map(str, shapes)))
+    shapes = [array.shape[1:] for array in arrays.values()]
+    words = ("|".join(arrays), "|".join(array.dtype.str for array in arrays.values()), "|".join(map(str, shapes)))
     return float(sum(map(math.prod, shapes))), float(len(arrays)), *map(word_number, words)
 
 
@@ -256,14 +269,17 @@ def word_number(text: str) -> float:
     return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") + 0.5) * 2.0**-48
 
 
-def with_low_words(transcript: Transcript) -> Transcript:
-    """The transcript, and the lower 32 bits of whole numbers that are too large for a double."""
-    out = dict(transcript)
-    for name, values in transcript.items():
-        wide = values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size > 0
-        if wide and not (int(values.max()) <= WHOLE and int(values.min()) >= -WHOLE):
-            out[f"{name}, low words"] = (values & values.dtype.type(2**32 - 1)).astype(np.float64)
-    return out
+def beyond_doubles(array: np.ndarray) -> bool:
+    """Whether it holds whole numbers that are too large for a double."""
+    wide = array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size > 0
+    return wide and not (int(array.max()) <= WHOLE and int(array.min()) >= -WHOLE)
+
+
+def with_low_words(arrays: Transcript) -> Transcript:
+    """The arrays, and the lower 32 bits of whole numbers that are too large for a double."""
+    wide = {name: array for name, array in arrays.items() if beyond_doubles(array)}
+    low = {f"{name}, low words": (x & x.dtype.type(2**32 - 1)).astype(np.float64) for name, x in wide.items()}
+    return {**arrays, **low}
 
 
 def equal_rows(array: np.ndarray) -> np.ndarray:

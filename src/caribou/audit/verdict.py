@@ -7,8 +7,8 @@ audit share one confidence.
   Also if a certificate claims less than was asked for.
 * ``inconclusive``: not violated, and one of three doubts is left. Either a game that plays what is audited (not a part or a model
   of it) has too few runs: a mechanism that leaks twice its claim would be rejected with a probability below 9/10. Or a test is
-  suspicious: at confidence 9/10 it exceeds the claim. Or all runs of a method that claims noise handed out the same. Too few runs
-  come with the number that would decide.
+  suspicious: at confidence 9/10 it exceeds the claim. Or all runs of a method that claims noise handed out the same. The first
+  two come with the number of runs that settles them in 9 of 10 audits.
 * ``consistent``: otherwise. The evidence is consistent with the claim: no test that was tried shows more, and the runs were
   enough to see twice as much.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from caribou.audit.claims import Claim
 from caribou.audit.evidence import Evidence, OneRun, Proof
-from caribou.audit.power import BLOCKS, MAX_RUNS, error_shares, rarest_seen
+from caribou.audit.power import BLOCKS, MAX_RUNS, error_shares, rarest_seen, runs_for_power
 from caribou.errors import InputError
 from caribou.privacy.documents import json_number
 
@@ -139,11 +139,11 @@ def judge(
             )
         return said(INCONCLUSIVE, (text,))
     doubts = [doubt for name, e in games.items() if (doubt := _suspicion(name, e))]
-    weak = {name: e for name, e in whole.items() if not e.powerful}
-    doubts += [_too_few(name, e) for name, e in weak.items()]
-    doubts += [UNTOUCHED.format(name) for name, e in whole.items() if e.constant and e.claim.size > 0]
+    doubts += [_too_few(name, e) for name, e in whole.items() if not e.powerful]
+    doubts += [(UNTOUCHED.format(name), None) for name, e in whole.items() if e.constant and e.claim.size > 0]
     if doubts:
-        return said(INCONCLUSIVE, doubts, max((e.enough_to_see_twice or 0 for e in weak.values()), default=0) or None)
+        needed = [runs for _, runs in doubts if runs is not None]
+        return said(INCONCLUSIVE, [text for text, _ in doubts], max(needed, default=None))
     reasons = [*(describe_consistent(name, e) for name, e in games.items()), *untried]
     if found_little(lower, claim.epsilon):
         reasons.append(
@@ -183,18 +183,28 @@ def describe_consistent(name: str, evidence: Evidence) -> str:
     return text
 
 
-def _too_few(name: str, evidence: Evidence) -> str:
+Doubt = tuple[str, int | None]
+"""A reason not to decide, and the runs per graph that settle it in 9 of 10 audits, if there is a feasible number."""
+
+
+def _too_few(name: str, evidence: Evidence) -> Doubt:
     needed = evidence.enough_to_see_twice
     text = f"{name}: {evidence.planned} runs per graph are too few to reject the claim of a mechanism that leaks twice as much"
     enough = f"no feasible number (up to {MAX_RUNS:,})" if needed is None else str(needed)
-    return f"{text}; {enough} would be enough"
+    return f"{text}; {enough} would be enough in 9 of 10 audits", needed
 
 
-def _suspicion(name: str, evidence: Evidence) -> str:
-    """Which test exceeds the claim, though not beyond the asked confidence; empty if none does."""
+def _suspicion(name: str, evidence: Evidence) -> Doubt | None:
+    """Which test exceeds the claim, though not beyond the asked confidence; None if none does."""
     claim, shares = evidence.claim, error_shares(BLOCKS - 1)
     for judged, share in zip(evidence.judgements[::-1], shares[::-1], strict=False):
         level = 1 - (1 - SUSPICION) * share / shares[-1]
         if claim.proven(judged.false, judged.true, judged.runs, level) > claim.size:
-            return f"{name}: the test '{judged.test}' exceeds the claim at confidence {level:g}, but not beyond"
-    return ""
+            rates = ((judged.false + 0.5) / (judged.runs + 1), (judged.true + 0.5) / (judged.runs + 1))
+            needed = runs_for_power(claim, evidence.confidence, evidence.pairs, rates)
+            text = f"{name}: the test '{judged.test}' exceeds the claim at confidence {level:g}, but not beyond"
+            return (
+                f"{text}; if it is as good as it looks, {needed} runs per graph reject the claim in 9 of 10 audits",
+                needed,
+            )
+    return None

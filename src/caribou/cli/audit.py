@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ class AuditOptions:
     delta: float | None = DELTA
     settings: tuple[str, ...] = SETTINGS
     attacks: tuple[str, ...] = repeated(
-        "all (default) or distinguish, noise-replay, onerun, linkteller, similarity, gmia, lira; commas between.",
+        "all (default) or distinguish, noise-replay, onerun, linkteller, gmia, lira; commas between.",
         "--attack",
     )
     runs: int | None = option(
@@ -159,12 +159,12 @@ def _typed_command(database: str | None) -> str:
     return shlex.join(["caribou", *words])
 
 
-def _announce(forecasts: Sequence[Forecast]) -> None:
+def _announce(forecasts: Mapping[str, Forecast]) -> None:
     """What every attack will take, on stderr."""
-    for forecast in forecasts:
+    for name, forecast in forecasts.items():
         runs = f"{forecast.runs:,} runs, " if forecast.runs else ""
         fits = f"{forecast.fits:,} fit{'' if forecast.fits == 1 else 's'}"
-        typer.echo(f"planned: {forecast.attack}: {runs}{fits}", err=True)
+        typer.echo(f"planned: {name}: {runs}{fits}", err=True)
 
 
 def _print(outcome: Outcome, out: Path | None) -> None:
@@ -192,7 +192,7 @@ def _facts(outcome: Outcome, out: Path | None) -> Iterator[tuple[str, str | Text
     for reason in verdict.reasons:
         yield "", reason
     if verdict.more_runs:
-        yield "would decide", f"{verdict.more_runs:,} runs per graph"
+        yield "would decide", f"{verdict.more_runs:,} runs per graph, in 9 of 10 audits"
     for note in outcome.notes:
         yield "note", note
     for name, reason in outcome.skipped.items():

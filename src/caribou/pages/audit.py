@@ -69,7 +69,7 @@ def audit_page(outcome: Outcome) -> str:
         proven=[
             (
                 *(name, f"{proof.epsilon_lower:.3g}", f"{verdict.claim.epsilon:g}"),
-                "more than claimed" if proof.epsilon_lower > verdict.claim.epsilon else "within the claim",
+                _of_game(proof.epsilon_lower, verdict.claim.epsilon, verdict.word),
             )
             for name, proof in outcome.proofs.items()
         ],
@@ -82,6 +82,13 @@ def audit_page(outcome: Outcome) -> str:
         bounded=all(result.bounded for result in outcome.attacks.values()),
         no_bound=NO_BOUND,
     )
+
+
+def _of_game(value: float, claimed: float, word: str) -> str:
+    """What a game says by itself: a claim that was not put to the test is not kept either."""
+    if value > claimed:
+        return "more than claimed"
+    return "too little to decide" if word == INCONCLUSIVE else "within the claim"
 
 
 def meaning(word: str, proven: float, claimed: float) -> tuple[str, str]:
