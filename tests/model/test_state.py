@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from safetensors.numpy import load_file
 
 import caribou as cb
-from caribou.errors import RunError
+from caribou.errors import InputError, RunError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
 from caribou.model import state as runs
 from caribou.model.estimator import Model
+from caribou.models.features import unit_root_rows
+from caribou.models.public_rows import PublicRows
 from caribou.privacy.certificate import Certificate
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -119,6 +122,115 @@ def test_a_run_holds_no_graph(case: str, saved: Callable[[str], Saved]) -> None:
             for name, array in load_file(file).items():
                 for other in (GRAPH.features, GRAPH.labels, GRAPH.degrees, GRAPH.indices):
                     assert array.shape != other.shape or not np.allclose(array, other, atol=1e-3), name
+
+
+TABLE = np.random.default_rng(1)
+LABELS = np.arange(1300) % 3
+SPARSE = sp.csr_array(
+    np.where(TABLE.random((1300, 40)) < 0.15, 1 + TABLE.random((1300, 40)) + (LABELS[:, None] == np.arange(40) % 3), 0)
+)
+NARROW = TABLE.standard_normal((300, 5)) + LABELS[:300, None]
+NARROW[0] = 1e3 + np.arange(5)  # rows that are like no other, which a group may be made of
+NARROW[1] = -1e3 - np.arange(5)
+TABLES = {
+    "words": cb.Graph.from_edges(SPARSE, np.stack([np.arange(1299), np.arange(1, 1300)]), LABELS, num_classes=3),
+    "numbers": cb.Graph.from_edges(NARROW, np.stack([np.arange(299), np.arange(1, 300)]), LABELS[:300], num_classes=3),
+}
+ROW_CASES = [
+    *[(name, "numbers", {}) for name in METHODS],
+    ("votes-edp", "numbers", {"alphabet": "code", "codes": 60}),
+    ("votes-edp", "words", {}),
+    ("mlp", "words", {}),
+    ("mlp", "words", {"hidden": [8]}),
+]
+
+
+def stands_in(row: np.ndarray, values: np.ndarray, order: np.ndarray) -> bool:
+    """Whether the values of a row stand one after the other in an array, to 1e-6. ``order``: sorts the array."""
+    anchor = int(np.abs(row).argmax())
+    first, last = (np.searchsorted(values, row[anchor] + side, sorter=order) for side in (-1e-6, 1e-6))
+    starts = order[first:last] - anchor
+    fit = starts[(starts >= 0) & (starts + len(row) <= len(values))]
+    return any(np.allclose(values[at : at + len(row)], row, rtol=0, atol=1e-6) for at in fit)
+
+
+def rows_in(arrays: dict[str, np.ndarray], graph: cb.Graph) -> list[str]:
+    """Names of arrays in which a row of the table stands, in one of the forms in which learners see it."""
+    labelled = np.concatenate([graph.split.train, graph.split.val])[:200]
+    forms = [PublicRows.of(graph.features)(graph.features), unit_root_rows(graph.features), graph.features]
+    dense = [np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float64)[labelled] for x in forms]
+    rows = [row for x in dense for own in x for row in (own, own[own != 0]) if np.count_nonzero(row) > 2]
+    found = []
+    for name, array in arrays.items():
+        for values in (np.ravel(array).astype(np.float64), np.ravel(array.T).astype(np.float64)):
+            order = values.argsort()
+            if any(stands_in(row, values, order) for row in rows):
+                found.append(name)
+                break
+    return found
+
+
+@pytest.mark.parametrize(("name", "table", "settings"), ROW_CASES)
+def test_no_saved_array_holds_a_row_of_the_table(
+    name: str, table: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    graph = TABLES[table].random_split(0)
+    budget = cb.Budget(4.0 if METHODS[name].private else math.inf, 1e-5, METHODS[name].unit)
+    model = Model(name, budget, **settings).fit(graph)
+    model.save(tmp_path / "run")
+    assert {part: rows_in(load_file(tmp_path / "run" / part), graph) for part in (runs.WEIGHTS, runs.RELEASED)} == {
+        runs.WEIGHTS: [],
+        runs.RELEASED: [],
+    }
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_row_that_is_held_is_found(table: str) -> None:
+    graph = TABLES[table].random_split(0)
+    mine = sp.csr_array(graph.features)[[graph.split.train[3]]]
+    held = {"dense": mine.toarray().repeat(2, axis=0), "entries": np.append([1.0, 2.0], mine.data), "none": np.eye(40)}
+    assert rows_in({**held, "column": held["dense"].T.copy()}, graph) == ["dense", "entries", "column"]
+
+
+def test_a_run_without_rows_knows_none_again(saved: Callable[[str], Saved], tmp_path: Path) -> None:
+    model = saved("votes-edp").model
+    model.save(tmp_path / "bare", rows=False)
+    held = load_file(tmp_path / "bare" / runs.WEIGHTS)
+    assert held["prior.known.digests"].size == held["prior.known.probabilities"].size == 0
+    assert not (tmp_path / "bare" / runs.ROWS).exists()
+    loaded = cb.load(tmp_path / "bare")
+    assert np.array_equal(loaded.predict_proba(), model.predict_proba())
+    other = cb.datasets.load("csbm", nodes=60, classes=3, features=6, seed=4)
+    loaded.release(other)
+    kept = [load_file(file) for file in (tmp_path / "bare").rglob(runs.WEIGHTS)]
+    assert len(kept) == 2
+    assert all(arrays["prior.known.digests"].size == 0 for arrays in kept)
+    with pytest.raises(InputError, match="saved without rows, knows no row"):
+        loaded.arrivals.require_same_people(GRAPH)
+    with pytest.warns(UserWarning, match="cannot be compared with the rows of this graph"):
+        cb.Votes(cb.Budget(4), encoder=tmp_path / "bare").fit(GRAPH)
+
+
+def test_a_release_about_another_graph_keeps_no_digest(tmp_path: Path) -> None:
+    """A folder that was saved without rows gets none later, from the model that still has them."""
+    model = Model("mlp", cb.Budget(math.inf, 1e-5, "edge")).fit(GRAPH)
+    model.save(tmp_path / "run", rows=False)
+    model.release(cb.datasets.load("csbm", nodes=60, classes=3, features=6, seed=4))
+    kept = [load_file(file) for file in (tmp_path / "run").rglob(runs.WEIGHTS)]
+    assert [arrays["prior.known.digests"].size for arrays in kept] == [0, 0]
+
+
+def test_digests_of_rows_follow_a_key_that_is_no_part_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever guesses a row has nothing to compare its digest with."""
+    digests = []
+    for owner in ("one", "another"):
+        monkeypatch.setenv("CARIBOU_STATE", str(tmp_path / owner))
+        state = cb.Votes(cb.Budget(4), max_rounds=1).fit(GRAPH, noise=NoiseSource.seeded(0)).state
+        digests.append({*state.weights["prior.known.digests"].tolist(), *map(int, state.rows or ())})
+        assert len(digests[-1]) == GRAPH.num_nodes
+    assert not digests[0] & digests[1]
 
 
 @every_case

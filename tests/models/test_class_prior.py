@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,13 @@ from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.fingerprint import row_digests
 from caribou.models import class_prior
-from caribou.models.class_prior import ClassPrior, class_probabilities, fit_class_prior, probabilities_by
+from caribou.models.class_prior import (
+    ClassPrior,
+    class_probabilities,
+    fit_class_prior,
+    probabilities_by,
+    without_rows,
+)
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load("csbm:nodes=300,signal=2", seed=0)
@@ -25,7 +32,7 @@ def table(features: np.ndarray, labels: np.ndarray) -> Graph:
 
 def new_rows(graph: Graph) -> np.ndarray:
     """Test nodes whose row no labelled node has: of equal rows the prior says what it said of the labelled one."""
-    digests = row_digests(graph.features)
+    digests = row_digests(graph.features, b"any")
     known = digests[np.concatenate([graph.split.train, graph.split.val])]
     return graph.split.test[~np.isin(digests[graph.split.test], known)]
 
@@ -106,14 +113,43 @@ def few_words(rows: int, rng: np.random.Generator) -> Graph:
     return replace(table(words.astype(float), labels), features=sp.csr_array(words, dtype=np.float64))
 
 
-def test_words_get_trees_and_are_compared_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_are_compared_row_by_row_in_their_own_graph_alone() -> None:
+    """The rows of labelled nodes serve the fit, and no saved prior holds one."""
     graph = few_words(1500, np.random.default_rng(0))
-    prior, probabilities = fit_class_prior(graph, Streams(0))
-    assert set(prior.learners) == {"linear", "network", "trees", "nearest"}
+    asked = class_prior.learners_for
+    names: list[str] = []
+
+    def noted(*table: object) -> dict[str, object]:
+        found = asked(*table)  # type: ignore[arg-type]
+        names.extend(found)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(class_prior, "learners_for", noted)
+        prior, probabilities = fit_class_prior(graph, Streams(0))
+    assert names == ["linear", "network", "trees", "nearest"]
+    assert list(prior.learners) == ["linear", "network", "trees"]
     again, test = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features), new_rows(graph)
-    assert np.allclose(again[test], probabilities[test], atol=1e-4)
-    monkeypatch.setattr(class_prior, "COMPARED", 100)
-    assert "nearest" not in fit_class_prior(graph, Streams(0))[0].learners
+    assert not np.allclose(again[test], probabilities[test], atol=1e-2)
+    assert (again[test].argmax(axis=1) == np.array(graph.labels)[test]).mean() > 0.6
+    assert "nearest" not in asked(prior.rows, graph.features[:900], graph.labels[:900], 3, np.random.default_rng(0))
+
+
+def test_of_rows_nothing_is_left_without_the_key_of_their_owner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prior, probabilities = fit_class_prior(GRAPH, Streams(0))
+    labelled = np.concatenate([GRAPH.split.train, GRAPH.split.val])
+    assert np.allclose(prior.probabilities(GRAPH.features)[labelled], probabilities[labelled], atol=1e-5)
+    assert prior.known.share_in(GRAPH.features, labelled) == 1
+    bare = ClassPrior.from_arrays(without_rows(prior.to_arrays()))
+    assert bare.known.digests.shape == (0,)
+    assert not bare.known.can_be_compared
+    monkeypatch.setenv("CARIBOU_STATE", str(tmp_path))
+    assert not prior.known.can_be_compared
+    assert prior.known.share_in(GRAPH.features, labelled) == 0
+    for unknowing in (prior, bare):
+        assert not np.allclose(unknowing.probabilities(GRAPH.features)[labelled], probabilities[labelled], atol=1e-2)
 
 
 def test_of_known_rows_it_says_again_what_it_said_without_them() -> None:
@@ -127,7 +163,7 @@ def test_of_known_rows_it_says_again_what_it_said_without_them() -> None:
     moved = rng.permutation(1200)
     found = np.empty_like(probabilities)
     found[moved] = prior.probabilities(graph.features[moved])
-    assert np.allclose(found[unknown], probabilities[unknown], atol=1e-4)
+    assert np.allclose(found[unknown], prior.probabilities(graph.features)[unknown], atol=1e-4)
     right = found[labelled].argmax(axis=1) == labels[labelled]
     assert abs(right.mean() - 1 / 3) < 0.06
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from caribou.errors import RunError
+from caribou.machine.owner import state_folder
 
 if TYPE_CHECKING:
     from caribou.model.estimator import Model
@@ -17,24 +18,22 @@ if TYPE_CHECKING:
 
 def spool_folders(out: Path) -> list[Path]:
     """Where a run may be kept until it has its place, best first: the user's folder, that of OUT, that for temporary files."""
-    from caribou.model.state import state_folder
-
     found = []
     with contextlib.suppress(OSError):  # no home, or a full disk: the others remain
         found.append(state_folder() / "spool")
     return [*found, out.absolute().parent, Path(tempfile.gettempdir())]
 
 
-def save_or_spool(model: Model, out: Path, *, ids: bool = True) -> None:
+def save_or_spool(model: Model, out: Path, *, ids: bool = True, rows: bool = True) -> None:
     """Save a fitted model. What has been paid for is on a disk before its own place is tried, and stays there if that fails.
 
-    ``ids``: with the names of its nodes.
+    ``ids``: with the names of its nodes. ``rows``: with digests of its rows.
 
     A process that is killed while it writes OUT leaves the copy in the spool folder, too.
     """
-    kept = spooled(model, out, ids)
+    kept = spooled(model, out, ids, rows)
     try:
-        model.save(out, ids=ids)
+        model.save(out, ids=ids, rows=rows)
     except RunError as failure:
         error = failure.__cause__ or failure  # without the words for Python
         if kept is None:
@@ -47,12 +46,12 @@ def save_or_spool(model: Model, out: Path, *, ids: bool = True) -> None:
         shutil.rmtree(kept, ignore_errors=True)
 
 
-def spooled(model: Model, out: Path, ids: bool) -> Path | None:
+def spooled(model: Model, out: Path, ids: bool, rows: bool = True) -> Path | None:
     """Keep a run until it, or a table of it at ``out``, is in its place; None if no folder can be written."""
 
     def save(place: Path) -> Path:
         target = place / f".caribou-run-{model.certificate.certificate_id}"
-        model.save(target, ids=ids)
+        model.save(target, ids=ids, rows=rows)
         return target
 
     return first_written(out, save)
@@ -69,8 +68,6 @@ def first_written(out: Path, write: Callable[[Path], Path]) -> Path | None:
 
 def spooled_runs() -> list[Path]:
     """Runs that wait in the user's spool folder for their place."""
-    from caribou.model.state import state_folder
-
     try:
         return sorted((state_folder() / "spool").glob(".caribou-run-*"))
     except OSError:

@@ -77,6 +77,9 @@ class TrainOptions:
         "Node level: metrics of the test nodes with noise, for publication; test nodes pay this epsilon more."
     )
     no_ids: bool = switch("Keep the names of the nodes out of the saved run.")
+    no_rows: bool = switch(
+        "Keep digests of rows of features out of the saved run, to give it away: it then knows no row of this graph again."
+    )
     page: bool = PAGE
     as_json: bool = as_json()
 
@@ -143,7 +146,7 @@ def train(given: TrainOptions) -> None:
             if folders:
                 folders[seed].parent.mkdir(exist_ok=True)
                 # at once: what has been paid for is not lost if a later fit fails
-                save_or_spool(model, folders[seed], ids=not given.no_ids)
+                save_or_spool(model, folders[seed], ids=not given.no_ids, rows=not given.no_rows)
             published = None if extra is None else model.publish_metrics(extra.epsilon, ledger=noted)
             if published is not None and folders:
                 keep_published(folders[seed], published)
@@ -161,7 +164,7 @@ def train(given: TrainOptions) -> None:
     spent = runs[0].model.certificate.epsilon_spent
     where = f"under {data.name!r} in {ledger}" if ledger else "nowhere: no ledger was given (--ledger)"
     charged = [("charged", where)] if ledger or 0 < spent < math.inf else []
-    print_facts([*_rows(document, runs[0].model), *charged, *_saved_rows(folders, runs[0].model)])
+    print_facts([*_rows(document, runs[0].model), *charged, *_saved_rows(folders, runs[0].model, given.no_rows)])
 
 
 def budget_of(method: str, epsilon: float | None, delta: float | None) -> Budget:
@@ -375,14 +378,19 @@ def _rows(document: dict[str, Any], model: Model) -> Iterator[tuple[str, str]]:
         yield "peak memory", f"{document['peak_rss_mb']:.0f} MB"
 
 
-def _saved_rows(folders: list[Path], model: Model) -> Iterator[tuple[str, str]]:
-    """Where the runs are, as the user would type it from here, and what they are good for."""
+def _saved_rows(folders: list[Path], model: Model, no_rows: bool) -> Iterator[tuple[str, str]]:
+    """Where the runs are, as the user would type it from here, what they are good for, and what they hold of rows."""
     if folders:
         first, here = folders[0], Path.cwd()
         shown = first.relative_to(here) if first.is_relative_to(here) else first
         uses = "predict, embed, certificate" if "state" in model.released else "predict, certificate"
         last = f" ... {folders[-1].name}" if len(folders) > 1 else ""
         yield "saved", f"{shown}{last} (caribou {uses} {shown})"
+        digests = max(len(model.state.rows or ()), len(model.state.weights.get("prior.known.digests", ())))
+        if digests and no_rows:
+            yield "rows", "none are kept: in another graph, labelled nodes of this one count as new"
+        elif digests:
+            yield "rows", f"digests of {digests:,} rows are kept, under your own key (--no-rows leaves them out)"
 
 
 def metric_rows(document: dict[str, Any]) -> list[tuple[str, str]]:

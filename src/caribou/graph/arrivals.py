@@ -19,6 +19,7 @@ from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph.fingerprint import row_digests
 from caribou.graph.graph import Graph
+from caribou.machine.owner import owner_key
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Arrivals:
             raise InputError(
                 f"rows without ids must be where they were in the model, got {found}: a row that was moved is asked again; give "
                 "ids to the graphs (node_ids), or declare that the first rows are the nodes of the model in its order "
-                "(same_order=True, --same-order)"
+                "(same_order=True, --same-order). A run that another owner saved, or that was saved without rows, knows no row"
             )
 
     def grown(self, graph: Graph) -> Grown:
@@ -187,13 +188,13 @@ class Grown:
 
 
 def named_rows(graph: Graph) -> tuple[str, ...]:
-    """The digest of every node's features as a word. For edge level, where features are public.
+    """The digest of every node's features under the owner's key, as a word. For edge level, where features are public.
 
     >>> a, b, c = named_rows(Graph.from_edges([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [[0], [1]]))
     >>> a == c, a == b
     (True, False)
     """
-    return tuple(map(str, row_digests(graph.features).tolist()))
+    return tuple(map(str, row_digests(graph.features, owner_key()).tolist()))
 
 
 def _folded(name: str) -> str:

@@ -29,13 +29,17 @@ _KEYS = 1 << 20
 """Entries of the adjacency matrix whose rows are counted together."""
 
 
-def row_digests(features: np.ndarray | sp.csr_array) -> np.ndarray:
-    """A short digest of every row of public features, in single precision; equal for equal rows, dense or sparse. -> [n], int64
+def row_digests(features: np.ndarray | sp.csr_array, key: bytes) -> np.ndarray:
+    """A short digest of every row, in single precision; equal for equal rows, dense or sparse. -> [n], int64
+
+    ``key``: a secret one (`caribou.machine.owner`), without which nobody can test guesses for a row.
 
     >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    >>> first, second, third = row_digests(rows)
-    >>> bool(first == third), bool(first == second), bool((row_digests(sp.csr_array(rows)) == row_digests(rows)).all())
-    (True, False, True)
+    >>> first, second, third = row_digests(rows, b"mine")
+    >>> bool(first == third), bool(first == second), bool(first == row_digests(rows, b"another")[0])
+    (True, False, False)
+    >>> bool((row_digests(sp.csr_array(rows), b"mine") == row_digests(rows, b"mine")).all())
+    True
     """
     found: list[bytes] = []
     for first in range(0, features.shape[0], _ROWS):
@@ -45,17 +49,21 @@ def row_digests(features: np.ndarray | sp.csr_array) -> np.ndarray:
         columns, values = part.indices.astype("<i8"), part.data.astype("<f4")
         for a, b in itertools.pairwise(part.indptr.tolist()):
             cells = columns[a:b].tobytes() + values[a:b].tobytes()
-            found.append(hashlib.blake2b(cells, digest_size=8).digest())
+            found.append(hashlib.blake2b(cells, digest_size=8, key=key).digest())
     return np.frombuffer(b"".join(found), dtype="<i8")
 
 
-def known_rows(seen: np.ndarray, features: np.ndarray | sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows have one of the digests ``seen``, [m], ascending, and which one: numbers of rows, and places in ``seen``.
+def key_mark(key: bytes) -> np.ndarray:
+    """A number by which a key is known again, and no row is guessed. -> [1], int64"""
+    return np.frombuffer(hashlib.blake2b(b"the key itself", digest_size=8, key=key).digest(), dtype="<i8")
 
-    >>> known_rows(np.sort(row_digests(np.array([[1.0], [2.0]]))), np.array([[5.0], [2.0], [2.0]]))[0].tolist()
+
+def known_rows(seen: np.ndarray, digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which of the digests, [n], are ``seen``, [m], ascending, and which one: numbers of rows, and places in ``seen``.
+
+    >>> known_rows(np.array([2, 5]), np.array([7, 5, 5]))[0].tolist()
     [1, 2]
     """
-    digests = row_digests(features)
     at = np.minimum(np.searchsorted(seen, digests), max(len(seen) - 1, 0))
     rows = np.flatnonzero(seen[at] == digests) if len(seen) else np.empty(0, dtype=np.int64)
     return rows, at[rows]

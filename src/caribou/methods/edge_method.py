@@ -33,6 +33,11 @@ with deferred_imports():
 MODULE = "module."
 """Names of the arrays of a classification module begin so."""
 
+KEPT = (
+    "the fitted prior, if none was given: weights, cells of labelled rows, digests of these rows under the owner's key"
+)
+"""What a run keeps of public features where the prior is `caribou.models.class_prior`'s."""
+
 
 @dataclass(frozen=True)
 class EdgeMethod:

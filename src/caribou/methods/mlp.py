@@ -38,7 +38,7 @@ from caribou.mechanisms.noisy_descent import (
     train_privately,
 )
 from caribou.methods.catalogue import require_unit
-from caribou.methods.edge_method import EncodedMethod, Start
+from caribou.methods.edge_method import KEPT, EncodedMethod, Start
 from caribou.models.encoder import widths
 from caribou.models.linear import path_length_schedule, random_feature_count, shrink_rows
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -104,7 +104,7 @@ class Mlp(EncodedMethod):
                     unit=PrivacyUnit.EDGE, why="no edge is read; features and labels are public at edge level"
                 ),
             ),
-            released=("class probabilities of every node",),
+            released=("class probabilities of every node", *((KEPT,) if self.hidden is None else ())),
             description=self.name,
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
         )

@@ -42,7 +42,7 @@ from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_evidence, vote_sums, votes_pay
-from caribou.methods.edge_method import EdgeMethod
+from caribou.methods.edge_method import KEPT, EdgeMethod
 from caribou.methods.mlp import MlpDp, applied, base_model
 from caribou.methods.node_method import NodeMethod
 from caribou.models.objective import Objective, cross_entropies
@@ -173,6 +173,7 @@ class VotesEdge(EdgeMethod):
             released=(
                 "the counts of every stage (pilot, rounds or codes) and everything computed from them",
                 "class probabilities of every node",
+                KEPT,
             ),
             description=self.name,
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},

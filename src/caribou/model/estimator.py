@@ -255,6 +255,7 @@ class Model:
             from caribou.models.own_encoder import with_encoder
 
             graph, encoder = with_encoder(graph, _opened(self._encoder), self._streams)
+        rows = self._named_rows(graph)
         fitted = fit(
             self._recipe,
             graph,
@@ -264,7 +265,7 @@ class Model:
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
         )
-        self._take(fitted, graph, charged=ledger is not None)
+        self._take(fitted, graph, charged=ledger is not None, rows=rows)
         self._origin = replace(self._origin, given=data, graph=given, ledger=_lasting(ledger), encoder=encoder)
         self._warn_of_another_charge(graph.name)
         return self
@@ -317,15 +318,28 @@ class Model:
             The model.
         """
         model = Model(method, budget, **settings)
-        model._take(fitted, graph, charged=charged)
+        model._take(fitted, graph, charged=charged, rows=model._named_rows(graph))
         model._origin = replace(model._origin, given=graph, graph=graph)
         return model
 
-    def _take(self, fitted: Fitted, graph: Graph, *, charged: bool, batches: tuple[int, ...] = ()) -> None:
+    def _named_rows(self, graph: Graph) -> tuple[str, ...] | None:
+        """By which nodes without names are known again when the graph grows. Its key is asked for, which may be refused."""
+        at_edge_level = self.budget.unit is PrivacyUnit.EDGE
+        grows = at_edge_level and graph.node_ids is None and isinstance(self._recipe, GrowingMethod)
+        return named_rows(graph) if grows else None
+
+    def _take(
+        self,
+        fitted: Fitted,
+        graph: Graph,
+        *,
+        charged: bool,
+        rows: tuple[str, ...] | None,
+        batches: tuple[int, ...] = (),
+    ) -> None:
         """The state of a fit on ``graph``; whatever an earlier fit left is gone."""
         at_edge_level = self.budget.unit is PrivacyUnit.EDGE
         ids = None if graph.node_ids is None or not at_edge_level else tuple(str(i) for i in graph.node_ids)
-        grows = at_edge_level and ids is None and isinstance(self._recipe, GrowingMethod)
         state = ModelState(
             method=self.method,
             settings=self.settings,
@@ -343,7 +357,7 @@ class Model:
             dataset=graph.name,
             batches=batches,
             column_rules=graph.column_rules,
-            rows=named_rows(graph) if grows else None,
+            rows=rows,
         )
         self._fitted, self._folders = state, ()
         self._origin = _Origin(trained=graph, probabilities=fitted.probabilities)
@@ -549,8 +563,10 @@ class Model:
 
     def _keep(self, graph: Graph, made: Fitted) -> None:
         """In the model and in its folders, so that this graph costs nothing again."""
+        from caribou.models.class_prior import without_rows
+
         state, fingerprint = self.state, graph_fingerprint(graph)
-        release = GraphRelease(made.certificate, made.weights, made.released)
+        release = GraphRelease(made.certificate, without_rows(made.weights), made.released)
         self._fitted = replace(state, releases={**state.releases, fingerprint: release})
         for folder in self._folders:
             if not is_run_of(folder, state.certificate.certificate_id):
@@ -631,6 +647,7 @@ class Model:
         if ledger is None and self.state.charged:
             raise InputError("ledger must be given (ledger=...): this model was charged in one, got none")
         noise = noise or NoiseSource.secure()
+        rows = self._named_rows(grown.graph)
         notes = None if spend else notes_of_extension(self.state, self._folders, private.name, ledger is not None)
         if not spend:
             self._fitted = replace(self.state, extended=True)  # the place is taken before anything is charged
@@ -652,7 +669,7 @@ class Model:
                 notes.refused()
             raise
         child = Model(self.method, self.budget, seed=self._streams.seed, encoder=self._encoder, **self.settings)
-        child._take(fitted, grown.graph, charged=ledger is not None, batches=grown.arrivals.batches)
+        child._take(fitted, grown.graph, charged=ledger is not None, rows=rows, batches=grown.arrivals.batches)
         if self.threshold is not None:  # what was flagged stays flagged
             child._fitted = replace(child.state, threshold=self.threshold)
         child._origin = replace(
@@ -810,16 +827,28 @@ class Model:
 
     # -- storage ---------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | os.PathLike[str], *, ids: bool = True) -> None:
+    def save(self, folder: str | os.PathLike[str], *, ids: bool = True, rows: bool = True) -> None:
         """Write weights, released arrays, settings and certificate to a new folder; never the graph, a seed or a hidden state.
 
-        ``ids``: whether names of nodes are written at edge level, where they count as public; without them predictions of a
-        loaded model are numbered in the order of training.
+        Args:
+            folder: new, or empty.
+            ids: whether names of nodes are written at edge level, where they count as public; without them predictions of a
+                loaded model are numbered in the order of training.
+            rows: whether digests of rows of features are written at edge level, under a key in the owner's own folder. Give a
+                run away without them. A loaded model then takes labelled nodes of the fit for new ones, whose labels it knows,
+                in another graph. As an encoder it cannot be compared with the rows of a graph, and without names of nodes it is
+                extended only if ``same_order`` is declared.
         """
         check_target(folder)
         state = self._leaving()
+        if not ids:
+            state = replace(state, node_ids=None, id_title=None)
+        if not rows:
+            from caribou.models.class_prior import without_rows
+
+            state = replace(state, rows=None, weights=without_rows(state.weights))
         try:
-            write_state(state if ids else replace(state, node_ids=None, id_title=None), folder)
+            write_state(state, folder)
         except RunError as error:
             raise RunError(f"{error}; the model is still in memory: save it to another folder") from error
         self._folders = tuple(dict.fromkeys((*self._folders, Path(folder).absolute())))

@@ -5,7 +5,7 @@
     released.safetensors  what the mechanisms released
     certificate.json/.md  the promise
     nodes.json            names of the nodes (edge level only, where the node set is public)
-    rows.json             of a model that can be extended, and has no names: digests of its rows of features, which are public
+    rows.json             of a model that can be extended, and has no names: digests of its rows of features under the owner's key
     extended.json         made when a run is extended, with the certificate of the extension: it must not be extended twice
     predictions/          what was released about other graphs, one folder each
     metrics.json          metrics of the test nodes, for the release page; published-metrics.json: with noise, and its certificate
@@ -20,9 +20,7 @@ import hashlib
 import hmac
 import json
 import os
-import secrets
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +30,7 @@ import numpy as np
 
 from caribou.errors import CaribouError, RunError
 from caribou.machine.files import atomic_folder, atomic_write
+from caribou.machine.owner import owner_key
 from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
@@ -377,46 +376,9 @@ def _threshold(record: Mapping[str, Any]) -> Threshold | None:
 
 # -- graphs that are known again ---------------------------------------------------------------------------------------
 
-_PROCESS_KEY = secrets.token_bytes(32)
-
-
-def state_folder() -> Path:
-    """The user's own folder: CARIBOU_STATE, or caribou in XDG_STATE_HOME; made if it is not there, for nobody else to read."""
-    given = os.environ.get("CARIBOU_STATE")
-    base = (
-        Path(given) if given else Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "caribou"
-    )
-    base.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return base.absolute()
-
 
 def graph_fingerprint(graph: Graph) -> str:
     """A keyed hash of the graph's content. The key never leaves the user's folder, so a run that holds the hash tells nothing."""
     from caribou.graph.fingerprint import whole_of
 
-    return hmac.new(_key(), b"".join(whole_of(tuple(graph.content()))), hashlib.sha256).hexdigest()
-
-
-def _key() -> bytes:
-    """The user's key; one of this process where none can be kept."""
-    try:
-        place = state_folder() / "fingerprint.key"
-        try:
-            descriptor = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            key = place.read_bytes()
-            if len(key) != 32:
-                raise RunError(
-                    f"key {place} must have 32 bytes, got {len(key)}; remove it: a new one is made"
-                ) from None
-            return key
-        with os.fdopen(descriptor, "wb") as file:
-            key = secrets.token_bytes(32)
-            file.write(key)
-        return key
-    except OSError as error:
-        warnings.warn(
-            f"key of released graphs cannot be kept: {error}; what is released now is known in this process alone",
-            stacklevel=2,
-        )
-        return _PROCESS_KEY
+    return hmac.new(owner_key(), b"".join(whole_of(tuple(graph.content()))), hashlib.sha256).hexdigest()

@@ -4,6 +4,9 @@ Learners (`caribou.models.learners`) are cross-fitted in one loop, and one weigh
 combines them. Every table gets a linear model and a network on its leading directions, and boosted trees where classes are few. A
 moderate number of rows of words is compared row by row as well. At edge level features, labels and split are public, so all of it
 costs nothing. Training and validation nodes are learned from alike.
+
+A saved prior holds no row of anybody: a learner that keeps rows serves the graph of the fit alone. Labelled rows are known again
+by digests under a key of their owner.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from scipy.special import softmax
 
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.graph.fingerprint import known_rows, row_digests
+from caribou.graph.fingerprint import key_mark, known_rows, row_digests
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
+from caribou.machine.owner import owner_key
 from caribou.models.boosted_trees import BoostedTrees
 from caribou.models.encoder import kept_priors
 from caribou.models.heads import fit_weights
@@ -69,28 +73,48 @@ class KnownRows:
     Args:
         digests: [m], of the rows (`row_digests`), ascending, by which they are known again in a later graph.
         probabilities: [m, C], out of fold; the models know their labels now, so these are given again.
+        key: the mark of the owner's key, [1], or [0] where no row is kept.
     """
 
     digests: np.ndarray
     probabilities: np.ndarray
+    key: np.ndarray
 
     @classmethod
-    def of(cls, digests: np.ndarray, probabilities: np.ndarray) -> KnownRows:
-        """Each digest once. [m], [m, C]
+    def of(cls, features: Table, rows: np.ndarray, probabilities: np.ndarray) -> KnownRows:
+        """Some rows of the features, each once, under the key of whoever runs this. [n, d], [m], [m, C]
 
-        >>> KnownRows.of(np.array([7, 3, 7]), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])).probabilities.tolist()
+        >>> equal = np.array([[7.0], [3.0], [7.0]])
+        >>> known = KnownRows.of(equal, np.arange(3), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
+        >>> known.probabilities.tolist()
         [[0.5, 0.5], [0.5, 0.5]]
         """
-        seen, place, count = np.unique(digests, return_inverse=True, return_counts=True)
+        key = owner_key()
+        seen, place, count = np.unique(row_digests(features, key)[rows], return_inverse=True, return_counts=True)
         sums = np.zeros((len(seen), probabilities.shape[1]))
         np.add.at(sums, place, probabilities)
-        return cls(seen, (sums / count[:, None]).astype(np.float32))
+        return cls(seen, (sums / count[:, None]).astype(np.float32), key_mark(key))
+
+    @classmethod
+    def none(cls, classes: int) -> KnownRows:
+        """No row at all."""
+        return cls(np.empty(0, np.int64), np.empty((0, classes), np.float32), np.empty(0, np.int64))
+
+    @property
+    def can_be_compared(self) -> bool:
+        """Whether rows were kept, under the key of whoever runs this."""
+        return len(self.key) == 1 and bool(self.key == key_mark(owner_key()))
 
     def put_into(self, found: np.ndarray, features: Table) -> np.ndarray:
         """Probabilities [n, C] of rows [n, d], those of known rows replaced in place."""
-        rows, places = known_rows(self.digests, features)
-        found[rows] = self.probabilities[places]
+        if self.can_be_compared:
+            rows, places = known_rows(self.digests, row_digests(features, owner_key()))
+            found[rows] = self.probabilities[places]
         return found
+
+    def share_in(self, features: Table, rows: np.ndarray) -> float:
+        """The share of some rows that are known. [n, d], [m]"""
+        return float(np.isin(row_digests(features, owner_key())[rows], self.digests).mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +151,7 @@ class ClassPrior:
         return {
             **self.rows.to_arrays(),
             "prior.combination": self.combination,
-            "prior.known.digests": self.known.digests,
-            "prior.known.probabilities": self.known.probabilities,
+            **{f"prior.known.{name}": array for name, array in vars(self.known).items()},
             **{
                 f"prior.{word}.{name}": array
                 for word, learner in self.learners.items()
@@ -218,6 +241,14 @@ def class_probabilities(
     return probabilities, prior.to_arrays()
 
 
+def without_rows(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Weights of a saved model without digests of its labelled rows, and what was said of them."""
+    if not ClassPrior.is_in(weights):
+        return dict(weights)
+    none = KnownRows.none(weights["prior.known.probabilities"].shape[1])
+    return {**weights, **{f"prior.known.{name}": array for name, array in vars(none).items()}}
+
+
 def require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
     """Refuse probabilities that are right on training nodes far more often than on validation nodes: they know the labels."""
     split, labels = graph.for_learning(public=True)
@@ -271,21 +302,25 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     x, y = rows(graph.features[labelled]), np.array(labels)[labelled]
     weights = objective.class_weights(y, C)
     weight = None if weights is None else weights[y]
-    learners, parts = {}, []
+    learners, scores = {}, {}
     for name, make in learners_for(rows, x, y, C, rng).items():
         kind = LEARNERS[name]
-        models, scores = cross_fitted(make, x, y, FOLDS_OF_FEW if len(y) < FEW else kind.folds, weight)
+        models, scores[name] = cross_fitted(make, x, y, FOLDS_OF_FEW if len(y) < FEW else kind.folds, weight)
         learners[name] = kind.joined(models, x, y)
-        parts.append(scores)
-    used = slice(COMBINED)
-    combination = _fit_combination([part[used] for part in parts], y[used], C, objective)
-    out_of_fold = _combined(combination, parts, len(y))
-    known = KnownRows.of(row_digests(graph.features)[labelled], out_of_fold)
-    prior = ClassPrior(rows, learners, combination, known)
+
+    def combination(names: Sequence[str]) -> np.ndarray:
+        return _fit_combination([scores[name][:COMBINED] for name in names], y[:COMBINED], C, objective)
+
+    names = [name for name in learners if not LEARNERS[name].keeps_rows]
+    whole = combination(list(learners))
+    out_of_fold = _combined(whole, list(scores.values()), len(y))
+    known = KnownRows.of(graph.features, labelled, out_of_fold)
     others = np.setdiff1d(np.arange(n), labelled)
     probabilities = np.empty((n, C))
-    probabilities[labelled], probabilities[others] = out_of_fold, prior._probabilities(graph.features, others)
-    return prior, probabilities
+    probabilities[labelled] = out_of_fold
+    probabilities[others] = ClassPrior(rows, learners, whole, known)._probabilities(graph.features, others)
+    kept = whole if len(names) == len(learners) else combination(names)
+    return ClassPrior(rows, {name: learners[name] for name in names}, kept, known), probabilities
 
 
 def _fit_combination(parts: list[np.ndarray], y: np.ndarray, classes: int, objective: Objective) -> np.ndarray:

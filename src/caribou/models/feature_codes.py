@@ -14,6 +14,8 @@ from caribou.models.public_rows import PublicRows, blocks
 SAMPLE = 5000
 """Centres are fitted on so many rows at most."""
 STEPS, STARTS = 20, 4
+FEWEST = 5
+"""A centre is the mean of so many rows at least: fewer would show whose they are."""
 DIRECTIONS = 16
 """Rows are first projected on so many leading directions: in many noisy columns groups would drown."""
 
@@ -86,7 +88,8 @@ def _nearest(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
 
 
 def _k_means(x: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """scikit-learn's k-means, the best of some starts. [n, r] -> [M, r], M <= most: equal rows need one centre."""
+    """scikit-learn's k-means, the best of some starts. [n, r] -> [M, r], M <= most: equal rows need one centre, and a centre
+    of few rows is left out."""
     from sklearn.cluster import KMeans
 
     if x.shape[1] == 0:  # a graph without columns: all rows are alike
@@ -94,4 +97,6 @@ def _k_means(x: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
     length = max(float(np.abs(x).max()), 1e-12)
     different = len(np.unique((x / length).round(6), axis=0))
     model = KMeans(min(most, different), n_init=STARTS, max_iter=STEPS, random_state=int(rng.integers(2**31)))
-    return np.asarray(model.fit(np.asarray(x, dtype=np.float64)).cluster_centers_)
+    model.fit(np.asarray(x, dtype=np.float64))
+    members = np.bincount(model.labels_)
+    return np.asarray(model.cluster_centers_[members >= min(FEWEST, members.max())])

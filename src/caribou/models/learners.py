@@ -33,6 +33,8 @@ class Learner:
 
     folds: ClassVar[int] = 3
     """How many models are cross-fitted: more of those that take no time, so that each is fitted on more rows."""
+    keeps_rows: ClassVar[bool] = False
+    """Whether its arrays are rows that it was fitted on: such a learner is no part of a saved prior."""
 
     def __init__(self, classes: int, seed: int = 0, arrays: Mapping[str, np.ndarray] | None = None) -> None:
         self.classes, self.seed = classes, seed
@@ -209,6 +211,7 @@ class NearestRows(Learner):
     """
 
     folds: ClassVar[int] = 8
+    keeps_rows: ClassVar[bool] = True
     nearest, sharpness = 20, 12.0
     shares_weight = 10.0
     """a: how much the class shares weigh beside the nearest rows."""

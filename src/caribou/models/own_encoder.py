@@ -7,6 +7,7 @@ labelled node is out of fold by construction. An encoder that was fitted and sav
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +18,6 @@ from torch import nn
 
 from caribou.errors import InputError
 from caribou.graph import Graph, listed
-from caribou.graph.fingerprint import row_digests
 from caribou.models.class_prior import ClassPrior, KnownRows
 from caribou.models.learners import Table, cross_fitted
 from caribou.models.module_training import RowSource, module_logits, train_module
@@ -94,7 +94,14 @@ class SavedEncoder:
             )
         split, _ = graph.for_learning(public=True)
         labelled = np.concatenate([split.train, split.val])
-        seen = float(np.isin(row_digests(graph.features)[labelled], self.prior.known.digests).mean())
+        if not self.prior.known.can_be_compared:
+            warnings.warn(
+                f"encoder {self.folder} cannot be compared with the rows of this graph: it holds no digests of the rows that it "
+                "was fitted on, or their key is another owner's; be sure that no labelled row of this graph is among them, "
+                "because it would know their labels",
+                stacklevel=3,
+            )
+        seen = self.prior.known.share_in(graph.features, labelled)
         if seen > SEEN:
             raise InputError(
                 f"encoder {self.folder} must not have been fitted on labelled rows of this graph, got {seen:.0%} of them: it "
@@ -163,7 +170,7 @@ def _cross_fitted(
         FOLDS,
         scores=lambda model, x: model.predict_proba(x),
     )
-    known = KnownRows.of(row_digests(graph.features)[train], out_of_fold)
+    known = KnownRows.of(graph.features, train, out_of_fold)
     fitted = FoldMean(tuple(models), known)
     probabilities = np.empty((graph.num_nodes, graph.num_classes))
     probabilities[train], probabilities[others] = out_of_fold, fitted.probabilities(graph.features[others])
