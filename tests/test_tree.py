@@ -105,7 +105,7 @@ LINES = {
     "experiments": 2_000,
     "graph": 2_400,
     "layers": 650,
-    "machine": 350,
+    "machine": 410,
     "mechanisms": 2_500,
     "methods": 4_850,
     "model": 2_270,

@@ -381,6 +381,15 @@ def metric_name(metric: Any, known: Sequence[str] = tuple(METRICS)) -> str:
     return str(name)
 
 
+def selecting_name(metric: Any) -> str:
+    """The whole name of a metric that a model can be chosen by.
+
+    >>> selecting_name("auc")
+    'roc_auc'
+    """
+    return metric_name(metric, SELECTING)
+
+
 def _short(known: Sequence[str]) -> str:
     return ", ".join(f"{short} for {name}" for short, name in SHORT.items() if name in known)
 

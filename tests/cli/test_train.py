@@ -113,7 +113,7 @@ PRIVATE = ("--classes", "ok,fraud", "--epsilon", 4, "--range", "*=-6:6")
 @pytest.mark.usefixtures("quick_learning")
 def test_metrics_of_a_rare_class_are_printed_and_stored(fraud: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "run"
-    text = caribou("train", "votes-edp", *fraud, "--metric", "ap", "--out", out, "--no-ids").words
+    text = caribou("train", "votes-edp", *fraud, "--metric", "ap", "--out", out, "--no-ids", "--no-rows").words
     assert "(always the most frequent class: 90.0%)" in text
     assert "rare class fraud: precision" in text
     assert "average precision" in text
@@ -124,6 +124,8 @@ def test_metrics_of_a_rare_class_are_printed_and_stored(fraud: tuple[str, ...], 
     assert record["settings"]["metric"] == "average_precision"
     assert record["threshold"]["positive"] == "fraud"
     assert not (out / "nodes.json").exists(), "--no-ids"
+    assert "rows none are kept: in another graph, labelled nodes of this one count as new" in text
+    assert cb.load(out).state.weights["prior.known.digests"].size == 0, "--no-rows"
     assert "acc1" not in "".join(path.read_text() for path in out.glob("*.[jm]*"))
     document = caribou("train", "mlp", *fraud, "--positive", "ok", "--json").document
     assert document["test_metrics"]["accuracy"] == document["test_accuracy"]["mean"]

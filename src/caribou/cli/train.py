@@ -215,12 +215,12 @@ def _choose_threshold(model: Model, positive: str | None) -> None:
 
 def chosen_metric(metric: str | None, budget: Budget) -> dict[str, Any]:
     """The setting of --metric. At node level only what is already charged for may choose: the number of correct nodes."""
-    from caribou.metrics import SELECTING, metric_name
+    from caribou.metrics import selecting_name
     from caribou.privacy.budget import PrivacyUnit
 
     if metric is None:
         return {}
-    name = metric_name(metric, SELECTING)
+    name = selecting_name(metric)
     if budget.unit is PrivacyUnit.EDGE:
         return {"metric": name}
     if name != "accuracy":

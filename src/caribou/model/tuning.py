@@ -23,7 +23,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, Method, Outputs, declared_plan, fit, prepared
 from caribou.methods.catalogue import METHODS, Space, resolve
 from caribou.methods.search import plan_search, score_noise
-from caribou.metrics import SELECTING, Metrics, metric_name
+from caribou.metrics import Metrics, selecting_name
 from caribou.models.encoder import kept_encoders
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.plan import ReleasePlan
@@ -210,7 +210,7 @@ def _public_search(
 
 def _selecting(metric: str, *, private_labels: bool) -> str:
     """The whole name of a metric that may choose."""
-    name = metric_name(metric, SELECTING)
+    name = selecting_name(metric)
     if private_labels and name != "accuracy":
         raise InputError(
             "metric must be accuracy at node level, where validation labels are private: noise is added to the number of correct "

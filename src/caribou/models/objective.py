@@ -16,7 +16,7 @@ with deferred_imports():
     import numpy as np
     from scipy.special import log_softmax, softmax
 
-    from caribou.metrics import SELECTING, Metrics, metric_name
+    from caribou.metrics import Metrics, selecting_name
 
 BALANCED = "balanced"
 RESAMPLES = 60
@@ -40,7 +40,7 @@ class Objective:
 
     def __post_init__(self) -> None:
         if self.metric is not None:
-            object.__setattr__(self, "metric", metric_name(self.metric, SELECTING))
+            object.__setattr__(self, "metric", selecting_name(self.metric))
         if self.class_weight is not None:
             one_of((BALANCED,), class_weight=self.class_weight)
 
