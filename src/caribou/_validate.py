@@ -75,14 +75,18 @@ def below_one(**field: Any) -> float:
     return _number(field, "in [0, 1)", lambda x: 0 <= x < 1)
 
 
-def integer(*, at_least: int, **field: Any) -> int:
-    """A whole number >= ``at_least`` (and below 2^53, so that it is exact as a float)."""
+MAX_ROUNDS, MAX_EPOCHS, MAX_WIDTH = 10_000, 1_000_000, 100_000
+"""Of hops, stages and layers; of passes over the training nodes; of a layer. Beyond them a slip would run for ever."""
+
+
+def integer(*, at_least: int, at_most: int | None = None, **field: Any) -> int:
+    """A whole number >= ``at_least``, and <= ``at_most`` (or below 2^53, so that it is exact as a float)."""
     name, value = _single(field)
-    rule = f"be a whole number >= {at_least}"
+    rule = f"be a whole number >= {at_least}" if at_most is None else f"be a whole number in [{at_least}, {at_most}]"
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InputError.of(name, rule, value)
     k = int(value.__index__())
-    if k < at_least:
+    if k < at_least or (at_most is not None and at_most < k < 2**53):
         raise InputError.of(name, rule, value)
     if k >= 2**53:
         raise InputError(f"{name} must be a whole number below 2^53, got one of {k.bit_length()} bits")

@@ -102,11 +102,12 @@ BAD: dict[str, list[tuple[str, dict[str, object]]]] = {
     "homophily": [("csbm", {"homophily": 1.5})],
     "signal": [("csbm", {"signal": -1}), ("csbm:signal=x", {})],
     "csbm": [(f"csbm:{rest}", {}) for rest in ("", "nodes", "knots=3", "nodes=1.5")] + [("csbm", {"degree": 3})],
-    "chain-s": [(f"chain-s:{rest}", {}) for rest in ("0", "x", "-1", "", "1.5", "75:2", "1000001", "٣", "1e3", " 5")],
-    "nodes|whole number": [("neighbour-features:x", {}), ("neighbour-features:7", {})],
+    "chain-s": [(f"chain-s:{rest}", {}) for rest in ("x", "-1", "", "1.5", "75:2", "٣", "1e3", " 5")],
+    "chains": [("chain-s:0", {}), ("chain-s:chains=0", {}), ("chain-s", {"chains": True})],
+    "nodes|preference": [(f"neighbour-features:{rest}", {}) for rest in ("x", "7", "preference=21")],
     "dataset": [("coral", {}), ("cora:3", {}), (3, {})],
     "split": [("chain-s", {"split": "fixed"}), ("csbm", {"split": "public"})],
-    "options": [("chain-s", {"nodes": 3})],
+    "options": [("chain-s", {"nodes": 3}), ("cora", {"nodes": 3})],
     "seed": [("chain-s", {"seed": -1})],
 }
 

@@ -104,12 +104,18 @@ def main() -> None:
         if not message:  # no arguments: the help was shown
             raise SystemExit(EXIT_BAD_INPUT) from None
         _fail(message + _given(error), EXIT_BAD_INPUT)
+    except RecursionError:
+        _fail("input must not be nested thousands of levels deep, got more than can be read", EXIT_BAD_INPUT)
+    except MemoryError as error:
+        _fail(f"what was asked for must fit into memory, got none that is free: {error}", EXIT_BAD_INPUT)
     except typer.Abort:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader went away (``caribou ... | head``); keep the interpreter from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    except OSError as error:
+        _fail(f"file must be one that the system can use, got {error.filename!r}: {error.strerror}", EXIT_BAD_INPUT)
     if code == EXIT_INTERRUPTED:
         _fail(
             "interrupted; files are whole or absent, and what was charged in a ledger stays charged", EXIT_INTERRUPTED

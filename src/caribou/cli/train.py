@@ -337,7 +337,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"set must be key=value, got {pair!r}")
         try:
             out[key] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, or brackets without end
             out[key] = value
     return out
 

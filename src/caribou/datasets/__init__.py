@@ -60,10 +60,9 @@ def load(
 ) -> Graph:
     """Load a data set by name. `available` lists the names.
 
-    Generated: ``chain-s``, ``chain-m``, ``chain-l``, ``chain-x``, each also with a number of chains per class
-    (``chain-s:75``), and ``csbm`` with options (``csbm:nodes=500,homophily=0.9`` or keywords; see
-    `caribou.datasets.generated.BlockModel`). ``neighbour-features``, also with a number of nodes (``neighbour-features:500``): a
-    neighbour's features tell the class, and its class does not.
+    Generated: ``chain-s``, ``chain-m``, ``chain-l``, ``chain-x``, ``csbm``, and ``neighbour-features``, in which a neighbour's
+    features tell the class, and its class does not. All take options (``csbm:nodes=500,homophily=0.9`` or keywords; see
+    `caribou.datasets.generated`). A number alone is that of nodes, or of chains per class (``chain-s:75``).
 
     Public: taken from a file, else downloaded once. ``photo:connected`` leaves out nodes without an edge, as the paper does:
     a preparation of public benchmarks.

@@ -12,12 +12,14 @@ import numpy as np
 from caribou._validate import integer, non_negative, positive, unit_interval
 from caribou.errors import InputError
 from caribou.graph import MAX_NODES, Graph
+from caribou.machine.memory import require_memory
 from caribou.randomness import Streams
 
 #: Training and validation are one sixth each: 8/8/32 of the 48 nodes of chain-s.
 _FRACTIONS = (1 / 6, 1 / 6, 4 / 6)
 
-_MAX_NUMBER = 1_000_000
+_PER_EDGE = 100
+"""Bytes that an edge takes while it is drawn and put in its place."""
 
 Model = TypeVar("Model")
 
@@ -35,7 +37,13 @@ class Chains:
     classes: int = 2
 
     source: ClassVar[str] = "chains, two classes"
-    number: ClassVar[tuple[str, str]] = ("chains", "chains per class")
+    number: ClassVar[str] = "chains"
+
+    def __post_init__(self) -> None:
+        integer(at_least=1, chains=self.chains)
+        integer(at_least=1, length=self.length)
+        integer(at_least=2, classes=self.classes)
+        integer(at_least=self.classes, features=self.features)
 
     @property
     def nodes(self) -> int:
@@ -90,15 +98,14 @@ class BlockModel:
     signal: float = 1.0
 
     source: ClassVar[str] = "contextual stochastic block model, sizes by options"
+    number: ClassVar[str] = "nodes"
 
     def __post_init__(self) -> None:
         integer(at_least=2, classes=self.classes)
-        integer(at_least=max(10, self.classes), nodes=self.nodes)
-        if self.nodes > MAX_NODES:
-            raise InputError(f"nodes must be at most {MAX_NODES}, got {self.nodes}")
+        integer(at_least=max(10, self.classes), at_most=MAX_NODES, nodes=self.nodes)
         # Class means at equal distances are orthogonal: they need a dimension each.
         integer(at_least=self.classes, features=self.features)
-        positive(average_degree=self.average_degree)
+        _require_degree(self.average_degree, self.nodes - 1)
         unit_interval(homophily=self.homophily)
         non_negative(signal=self.signal)
         inside, across = self.possible
@@ -154,6 +161,11 @@ class BlockModel:
         return graph.random_split(seed)
 
 
+def _require_degree(average_degree: float, most: float) -> None:
+    if positive(average_degree=average_degree) > most:
+        raise InputError.of("average_degree", f"be at most {most:g}, for there are no more nodes", average_degree)
+
+
 def _pairs_inside(flat: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Pair number k of all pairs inside classes, classes one after the other, as two positions."""
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -197,10 +209,16 @@ class NeighbourFeatures:
     features: int = 16
 
     source: ClassVar[str] = "groups that classes ask for, a neighbour's features tell"
-    number: ClassVar[tuple[str, str]] = ("nodes", "nodes")
+    number: ClassVar[str] = "nodes"
 
     def __post_init__(self) -> None:
-        integer(at_least=100, nodes=self.nodes)
+        integer(at_least=100, at_most=MAX_NODES, nodes=self.nodes)
+        integer(at_least=2, classes=self.classes)
+        integer(at_least=self.classes, features=self.features)
+        _require_degree(self.average_degree, self.nodes / 8)  # else drawing would not end
+        if not 1 <= positive(preference=self.preference) <= 20:
+            raise InputError.of("preference", "be in [1, 20]", self.preference)
+        non_negative(signal=self.signal)
 
     @property
     def edges(self) -> int:
@@ -240,28 +258,21 @@ GENERATED: Mapping[str, Generator] = {
 
 
 def generator(name: str, given: Mapping[str, Any] | None = None) -> Generator:
-    """The record behind a name like ``chain-s``, ``chain-s:75`` (75 chains per class) or ``csbm:nodes=500``.
+    """The record behind a name like ``csbm:nodes=500``, ``chain-s:75`` (75 chains per class) or ``neighbour-features:500``.
 
-    >>> generator("chain-s:75").nodes
-    1200
+    One that would not fit into memory is refused, and nothing is drawn.
+
+    >>> generator("chain-s:75").nodes, generator("chain-s:length=5").nodes
+    (1200, 30)
     """
-    base, colon, suffix = name.partition(":")
+    base, colon, options = name.partition(":")
     default = GENERATED[base]
-    if isinstance(default, BlockModel):
-        if colon and not suffix:
-            raise InputError(f"{base} options must follow the colon, got {name!r}")
-        return with_options(default, suffix, given or {}, of=base)
-    if given:
-        raise InputError(f"{base} has no options, got {', '.join(sorted(given))}")
-    if not colon:
-        return default
-    field, words = default.number
-    if not re.fullmatch(r"[0-9]{1,9}", suffix) or not 1 <= int(suffix) <= _MAX_NUMBER:
-        raise InputError(
-            f"the number of {words} in {base}:<number> must be a whole number in [1, {_MAX_NUMBER}], got {suffix!r}"
-        )
-    sized: dict[str, Any] = {field: int(suffix)}
-    return replace(default, **sized)
+    if colon and not options:
+        raise InputError(f"{base} options must follow the colon, got {name!r}")
+    alone = re.fullmatch(r"[0-9]+", options, re.ASCII)
+    made = with_options(default, f"{default.number}={options}" if alone else options, given or {}, of=base)
+    require_memory(8 * made.nodes * (made.features + 8) + _PER_EDGE * made.edges, f"{name} of {made.nodes} nodes")
+    return made
 
 
 def with_options(default: Model, text: str, given: Mapping[str, Any], of: str) -> Model:
@@ -281,7 +292,7 @@ def with_options(default: Model, text: str, given: Mapping[str, Any], of: str) -
             raise InputError(f"{of} option {key} must be given once, got it again as {item!r}")
         try:
             chosen[key] = kinds[key](value.strip())
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             rule = "a whole number" if kinds[key] is int else "a number"
             raise InputError(f"{of} option {key} must be {rule}, got {value!r}") from error
     unknown = sorted(set(chosen) - set(kinds))

@@ -28,8 +28,11 @@ from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph, Split
 from caribou.graph.classes import Classes, is_count
 from caribou.machine.files import atomic_file
+from caribou.machine.memory import require_memory
 from caribou.tables.rules import ColumnRules
 
+_BOMB, _RATIO = 1 << 30, 200
+"""Bytes from which on arrays must not be so many times as large as their file: nobody can tell what unpacking would take."""
 _SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 _SPLIT = ("split_train", "split_val", "split_test")
 
@@ -73,6 +76,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             "column_rules",
         }
         wanted.update(_SPARSE, _SPLIT, ["split_n_removed"])
+        _require_room(path, {f"{key}.npy" for key in wanted})
         arrays = {}
         for key in sorted(wanted.intersection(archive.files)):
             try:
@@ -84,6 +88,19 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             if not isinstance(arrays[key], np.ndarray):
                 raise DataError(f"{path}: {key} must be a stored array, got other content")
     return arrays
+
+
+def _require_room(path: Path, members: set[str]) -> None:
+    """Refuse arrays that would not fit into memory before the first one is unpacked."""
+    with zipfile.ZipFile(path) as archive:
+        needed = sum(entry.file_size for entry in archive.infolist() if entry.filename in members)
+    require_memory(2 * needed, f"{path}: arrays")
+    if needed > max(_BOMB, _RATIO * path.stat().st_size):
+        raise DataError(
+            f"{path}: arrays must be at most {_RATIO} times as large as their file, got {needed / 2**30:.3g} GiB in "
+            f"{path.stat().st_size / 2**20:.3g} MiB; write them uncompressed (np.savez), or features as x_data, x_indices, "
+            "x_indptr and x_shape"
+        )
 
 
 def _graph(arrays: dict[str, np.ndarray], path: Path, name: str, classes: Classes | None) -> Graph:

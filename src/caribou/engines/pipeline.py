@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from caribou import __version__
-from caribou._validate import integer, one_of
+from caribou._validate import MAX_ROUNDS, integer, one_of
 from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout, regrouped
 from caribou.engines.folder import WorkFolder
@@ -73,7 +73,7 @@ class Request:
 
     def __post_init__(self) -> None:
         check_engine(self.engine, self.memory, self.workers, self.address)
-        integer(at_least=1, hops=self.hops)
+        integer(at_least=1, at_most=MAX_ROUNDS, hops=self.hops)
         if self.out.suffix not in ENDINGS:
             raise InputError(f"out must end in {' or '.join(ENDINGS)}, got {str(self.out)!r}")
         parent = self.out.absolute().parent

@@ -188,5 +188,5 @@ def read_toml(file: str | os.PathLike[str], name: str) -> dict[str, Any]:
         return tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{name} must be a file that can be read, got {os.fspath(file)}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError, too
         raise InputError(f"{name} must be TOML, got {os.fspath(file)}: {error}") from error

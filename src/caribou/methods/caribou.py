@@ -36,7 +36,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from caribou._validate import integer, one_of, unit_interval
+from caribou._validate import MAX_ROUNDS, MAX_WIDTH, integer, one_of, unit_interval
 from caribou.errors import InputError
 from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
@@ -147,15 +147,17 @@ class Caribou(EncodedMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer(at_least=1, hops=self.hops)
+        integer(at_least=1, at_most=MAX_ROUNDS, hops=self.hops)
         self._check_layer()
         if self.degree_floor is not None:
             integer(at_least=0, degree_floor=self.degree_floor)
         one_of(MESSAGES, messages=self.messages)
-        integer(at_least=1, classifier_hidden=self.classifier_hidden)
+        integer(at_least=1, at_most=MAX_WIDTH, classifier_hidden=self.classifier_hidden)
 
     def _check_layer(self) -> None:
         known: Iterable[str]
+        if not isinstance(self.layer, str):
+            raise InputError.of("layer", "be the name of a layer", self.layer)
         if self.layer in LAYER_SETTINGS:
             known = LAYER_SETTINGS[self.layer]
         else:
@@ -358,14 +360,14 @@ class CaribouNdp(NodeMethod):
     name: ClassVar[str] = "caribou-ndp"
 
     def __post_init__(self) -> None:
-        integer(at_least=1, hops=self.hops)
+        integer(at_least=1, at_most=MAX_ROUNDS, hops=self.hops)
         check_degrees(self.degree_cap, self.declared_degree)
         if self.degree_floor is not None:
             integer(at_least=0, degree_floor=self.degree_floor)
         self._sensitivity(PrivacyUnit.EDGE, Bounds())  # checks the numbers of the layer
         object.__setattr__(self, "base", base_model(self.base))
         one_of(NODE_CLASSIFIERS, classifier=self.classifier)
-        integer(at_least=1, classifier_hidden=self.classifier_hidden)
+        integer(at_least=1, at_most=MAX_WIDTH, classifier_hidden=self.classifier_hidden)
         check_shares(graph_share=self.graph_share, classifier_share=self.classifier_share)
 
     # -- PAM: one budget over encoder, message passing and classification ---------------------------------------------

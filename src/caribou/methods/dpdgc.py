@@ -32,7 +32,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
-from caribou._validate import integer, open_unit_interval
+from caribou._validate import MAX_WIDTH, integer, open_unit_interval
 from caribou.errors import InputError
 from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
@@ -117,7 +117,7 @@ class Dpdgc(Transductive, EncodedMethod):
         super().__post_init__()
         open_unit_interval(training_share=self.training_share)
         open_unit_interval(structure_share=self.structure_share)
-        integer(at_least=1, classifier_hidden=self.classifier_hidden)
+        integer(at_least=1, at_most=MAX_WIDTH, classifier_hidden=self.classifier_hidden)
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """The Gaussians of training and release, which compose to the whole budget."""

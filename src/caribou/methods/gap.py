@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from caribou._validate import integer
+from caribou._validate import MAX_ROUNDS, MAX_WIDTH, integer
 from caribou.machine.deferred import deferred_imports
 from caribou.methods.edge_method import EncodedMethod, Start, arrays_of
 from caribou.methods.mlp import applied
@@ -99,8 +99,8 @@ class Gap(EncodedMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hops is not None:
-            integer(at_least=1, hops=self.hops)
-        integer(at_least=1, classifier_hidden=self.classifier_hidden)
+            integer(at_least=1, at_most=MAX_ROUNDS, hops=self.hops)
+        integer(at_least=1, at_most=MAX_WIDTH, classifier_hidden=self.classifier_hidden)
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """K Gaussian mechanisms, which compose to the whole budget."""
@@ -143,7 +143,7 @@ class GapNdp(StackedMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer(at_least=1, hops=self.hops)
+        integer(at_least=1, at_most=MAX_ROUNDS, hops=self.hops)
 
     @property
     def times(self) -> int:

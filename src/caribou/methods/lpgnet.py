@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from caribou._validate import integer
+from caribou._validate import MAX_ROUNDS, MAX_WIDTH, integer
 from caribou.machine.deferred import deferred_imports
 from caribou.methods.edge_method import EncodedMethod, arrays_of, log_probabilities
 from caribou.models.encoder import Prior
@@ -54,8 +54,8 @@ class LpgNet(EncodedMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer(at_least=1, stages=self.stages)
-        integer(at_least=1, classifier_hidden=self.classifier_hidden)
+        integer(at_least=1, at_most=MAX_ROUNDS, stages=self.stages)
+        integer(at_least=1, at_most=MAX_WIDTH, classifier_hidden=self.classifier_hidden)
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """The counts of all stages, within the whole budget."""

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from caribou._validate import integer, non_negative, open_unit_interval, positive
+from caribou._validate import MAX_WIDTH, integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.machine.deferred import deferred_imports
 from caribou.mechanisms.noisy_descent import (
@@ -205,8 +205,8 @@ class MlpDp:
         if self.train_size is not None:
             integer(at_least=1, train_size=self.train_size)
         if self.random_features is not None:
-            integer(at_least=0, random_features=self.random_features)
-        integer(at_least=0, hidden=self.hidden)
+            integer(at_least=0, at_most=MAX_WIDTH, random_features=self.random_features)
+        integer(at_least=0, at_most=MAX_WIDTH, hidden=self.hidden)
         if self.hidden and self.random_features:
             raise InputError("random_features must be off with a hidden layer, got hidden > 0")
         if self.public_features is not None:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from caribou._validate import integer
+from caribou._validate import MAX_ROUNDS, integer
 from caribou.machine.deferred import deferred_imports
 from caribou.methods.edge_method import EncodedMethod, Start, arrays_of
 from caribou.methods.gap import plan_sums
@@ -72,7 +72,7 @@ class Progap(EncodedMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer(at_least=1, hops=self.hops)
+        integer(at_least=1, at_most=MAX_ROUNDS, hops=self.hops)
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """K Gaussian mechanisms, which compose to the whole budget."""
@@ -119,7 +119,7 @@ class ProgapNdp(StackedMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer(at_least=1, hops=self.hops)
+        integer(at_least=1, at_most=MAX_ROUNDS, hops=self.hops)
 
     @property
     def times(self) -> int:

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from caribou._validate import integer, non_negative, one_of, open_unit_interval
+from caribou._validate import MAX_ROUNDS, MAX_WIDTH, integer, non_negative, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, require_memory
@@ -134,13 +134,13 @@ class VotesEdge(EdgeMethod):
         super().__post_init__()
         open_unit_interval(voter_confidence=self.voter_confidence)
         open_unit_interval(round_confidence=self.round_confidence)
-        integer(at_least=1, max_rounds=self.max_rounds)
+        integer(at_least=1, at_most=MAX_ROUNDS, max_rounds=self.max_rounds)
         open_unit_interval(calibration=self.calibration)
         one_of(("discrete_laplace", "gaussian"), noise=self.noise)
         one_of(("auto", "class", "code"), alphabet=self.alphabet)
-        if self.pilot is not None and not 0 < self.pilot <= 1 - self.calibration:
+        if self.pilot is not None and open_unit_interval(pilot=self.pilot) > 1 - self.calibration:
             raise InputError(f"pilot must be in (0, 1 - calibration = {1 - self.calibration:g}], got {self.pilot!r}")
-        integer(at_least=2, codes=self.codes)
+        integer(at_least=2, at_most=MAX_WIDTH, codes=self.codes)
 
     def pilot_share(self, roles: VoteRoles, budget: VoteBudget) -> float:
         """The share of the labelled nodes in the pilot. A public rule: under loud noise a pilot would tell nothing."""

@@ -134,10 +134,13 @@ def write_state(state: ModelState, folder: str | os.PathLike[str]) -> Path:
 def check_target(folder: str | os.PathLike[str]) -> Path:
     """A folder that a run can be written to: new or empty, in a folder that exists. Checked before anything is spent."""
     target = Path(folder).absolute()
-    if not target.parent.is_dir():
-        raise RunError.of("out", "lie in a folder that exists", str(folder))
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise RunError.of("out", "be a new or empty folder", str(folder))
+    try:
+        if not target.parent.is_dir():
+            raise RunError.of("out", "lie in a folder that exists", str(folder))
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise RunError.of("out", "be a new or empty folder", str(folder))
+    except OSError as error:  # such as a name of 300 letters
+        raise RunError(f"out must be a folder that can be looked for, got {str(folder)!r}: {error.strerror}") from error
     require_writable(target.parent, str(folder))
     return target
 
@@ -207,7 +210,7 @@ def _digests(folder: Path) -> dict[str, str]:
 def read_state(folder: str | os.PathLike[str]) -> ModelState:
     """Read a run; a missing, truncated or changed file is an error that names it."""
     base = Path(folder)
-    if not base.is_dir():
+    if not os.path.isdir(base):  # false also for a name that no folder can have
         raise RunError.of("run", "be a folder", str(folder))
     record = _read_record(base)
     _check_files(base, record["files"])

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from caribou._validate import integer, unit_interval
+from caribou._validate import MAX_EPOCHS, MAX_WIDTH, integer, unit_interval
 from caribou.errors import InputError
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.objective import USUAL, Objective
@@ -39,8 +39,8 @@ class ClassifierConfig:
     epochs: int = 100
 
     def __post_init__(self) -> None:
-        integer(at_least=1, hidden=self.hidden)
-        integer(at_least=1, epochs=self.epochs)
+        integer(at_least=1, at_most=MAX_WIDTH, hidden=self.hidden)
+        integer(at_least=1, at_most=MAX_EPOCHS, epochs=self.epochs)
         unit_interval(dropout=self.dropout)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
-from caribou._validate import integer
+from caribou._validate import MAX_WIDTH, integer
 from caribou.errors import InputError
 from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
@@ -79,7 +79,7 @@ def widths(hidden: Any) -> tuple[int, ...]:
     """
     if not isinstance(hidden, list | tuple):
         raise InputError(f"hidden must be a list of widths such as [64, 16], got {hidden!r}")
-    return tuple(integer(at_least=1, hidden=width) for width in hidden)
+    return tuple(integer(at_least=1, at_most=MAX_WIDTH, hidden=width) for width in hidden)
 
 
 class NodeEncoder(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from caribou._validate import integer, one_of
+from caribou._validate import MAX_WIDTH, integer, one_of
 from caribou.errors import CaribouError, InputError
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier
 from caribou.models.released_rows import refuse_graph, released_state
@@ -48,7 +48,7 @@ class GraphClassifier:
     def __init__(self, pooling: str = "mean", head: str = "linear", *, hidden: int = 16, seed: int = 0) -> None:
         self.pooling = one_of(POOLINGS, pooling=pooling)
         self.head = one_of(HEADS, head=head)
-        self.hidden = integer(at_least=1, hidden=hidden)
+        self.hidden = integer(at_least=1, at_most=MAX_WIDTH, hidden=hidden)
         self._streams = Streams(seed)
         self._predict: Callable[[np.ndarray], np.ndarray] | None = None
         self._columns = 0

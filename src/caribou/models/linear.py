@@ -55,7 +55,7 @@ def path_length_schedule(*, mu: float, train_size: int, logit_noise: float | Non
     mu = min(mu, LARGEST_PATH_MU)
     spread = default_logit_noise(mu) if logit_noise is None else positive(logit_noise=logit_noise)
     length = spread * mu * n
-    steps = min(MAX_STEPS, max(MIN_STEPS, math.floor(length / PATH_PER_STEP)))
+    steps = max(MIN_STEPS, math.floor(min(MAX_STEPS, length / PATH_PER_STEP)))
     return Descent(steps, clip, length / (clip * steps * n), 0.8 if steps == MAX_STEPS else 0.0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from caribou._validate import integer, one_of, positive, unit_interval
+from caribou._validate import MAX_EPOCHS, MAX_ROUNDS, MAX_WIDTH, integer, one_of, positive, unit_interval
 
 AGGREGATORS = ("mean", "sum")
 
@@ -32,9 +32,9 @@ class SageConfig:
     epochs: int = 80
 
     def __post_init__(self) -> None:
-        integer(at_least=1, hidden=self.hidden)
-        integer(at_least=1, layers=self.layers)
+        integer(at_least=1, at_most=MAX_WIDTH, hidden=self.hidden)
+        integer(at_least=1, at_most=MAX_ROUNDS, layers=self.layers)
         one_of(AGGREGATORS, aggregator=self.aggregator)
         unit_interval(dropout=self.dropout)
         positive(learning_rate=self.learning_rate)
-        integer(at_least=1, epochs=self.epochs)
+        integer(at_least=1, at_most=MAX_EPOCHS, epochs=self.epochs)

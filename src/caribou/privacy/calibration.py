@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from caribou._validate import integer, positive, positive_or_inf
+from caribou._validate import MAX_ROUNDS, integer, positive, positive_or_inf
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_mu
 from caribou.privacy.arithmetic import Arithmetic, sum_arithmetic, vote_arithmetic
@@ -107,7 +107,7 @@ def calibrate_propagation(
     """
     if not mu > 0:
         raise InputError(f"mu must be > 0, got {mu!r}")
-    hops = integer(at_least=1, hops=hops)
+    hops = integer(at_least=1, at_most=MAX_ROUNDS, hops=hops)
     arithmetic = arithmetic or Arithmetic()
     kappa = convergence_factor(hops=hops, contraction=sensitivity.contraction)
     if math.isinf(mu):
@@ -183,7 +183,7 @@ def calibrate_sums(sensitivity: SumSensitivity, *, hops: int, mu: float, nodes: 
     """
     if not mu > 0:
         raise InputError(f"mu must be > 0, got {mu!r}")
-    hops = integer(at_least=1, hops=hops)
+    hops = integer(at_least=1, at_most=MAX_ROUNDS, hops=hops)
     arithmetic = sum_arithmetic(nodes=nodes, columns=columns, radius=sensitivity.radius)
     if math.isinf(mu):
         return CalibratedSums(sensitivity, hops, math.inf, 0.0, arithmetic)
@@ -300,7 +300,7 @@ class CalibratedCounts:
     epsilon: Epsilon
 
     def __post_init__(self) -> None:
-        integer(at_least=1, stages=self.stages)
+        integer(at_least=1, at_most=MAX_ROUNDS, stages=self.stages)
         positive_or_inf(epsilon=self.epsilon)
 
     @property

@@ -18,6 +18,7 @@ from caribou.errors import DataError
 from caribou.graph.checks import MAX_NODES
 from caribou.graph.classes import Classes
 from caribou.graph.graph import Graph
+from caribou.machine.memory import require_memory
 from caribou.privacy.budget import PrivacyUnit
 from caribou.tables.cells import Features, Lesson, features, joined
 from caribou.tables.edges import ArrayFile, open_edges, with_row_numbers
@@ -72,7 +73,10 @@ def read_tables(
 
 def _pairs(edges: Source, titles: Titles, ids: NodeIds, rules: ColumnRules, findings: Findings) -> np.ndarray:
     source = open_edges(edges, titles, rules, findings)
-    found = [np.stack(chunk) for chunk in with_row_numbers(source, ids, rules, findings).chunks(1 << 22, ids.count)]
+    found = []
+    for chunk in with_row_numbers(source, ids, rules, findings).chunks(1 << 22, ids.count):
+        found.append(np.stack(chunk))
+        require_memory(8 * sum(part.nbytes for part in found), f"the edges of {ids.count} nodes")
     return np.concatenate(found, axis=1) if found else np.empty((2, 0), dtype=np.int64)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from caribou.errors import DataError, InputError
 from caribou.graph.checks import listed
+from caribou.machine.memory import require_memory
 from caribou.tables.cells import word_of
 from caribou.tables.rules import ColumnRules, quoted, separator_word
 from caribou.tables.stores import Place, is_address, located, readable, without_secrets
@@ -360,8 +361,13 @@ class HeldTable(Table):
 
     @classmethod
     def of(cls, table: Table, titles: Sequence[str]) -> HeldTable:
-        """Read them."""
-        return cls(table.name, tuple(table.pieces(_MOST, titles)), tuple(titles))
+        """Read them; more than fits into memory is refused before it is full."""
+        held, needed = [], 0
+        for piece in table.pieces(_MOST, titles):
+            held.append(piece)
+            needed += 2 * piece.batch.nbytes  # and what is made of it
+            require_memory(needed, f"{table.name}: {len(titles)} columns")
+        return cls(table.name, tuple(held), tuple(titles))
 
     def pieces(self, size: int, titles: Sequence[str]) -> Iterator[Piece]:
         """From memory."""
