@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 import threading
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from caribou.machine import files
-from caribou.machine.files import atomic_file, atomic_folder, atomic_write, erase
+from caribou.machine.files import atomic_file, atomic_folder, atomic_write, erase, private_folder
 
 
 def names(folder: Path) -> list[str]:
@@ -234,3 +235,69 @@ def test_what_cannot_be_overwritten_is_removed_and_reported(tmp_path: Path, monk
             with pytest.raises(OSError, match="Input/output"):
                 erase(tmp_path / name)
         assert not (tmp_path / name).exists()
+
+
+# -- private folders -------------------------------------------------------------------------------------------------------
+
+
+def killed_in(parent: Path) -> str:
+    """A child process that is killed while it has written to its private folder; the name of the folder."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with private_folder(parent) as folder:
+            (folder / "block").write_text("edges")
+            os.write(writing, folder.name.encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as name:
+        return name.read()
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else_is(tmp_path: Path) -> None:
+    others = [tmp_path / name for name in ("caribou-of-the-user", "other-folder")]
+    for folder in others:
+        folder.mkdir()
+        (folder / "file").write_text("mine")
+    (others[1] / files._LOCK).write_text("")
+    with private_folder(tmp_path) as living:
+        assert stat.S_IMODE(living.stat().st_mode) == 0o700
+        left = tmp_path / killed_in(tmp_path)
+        assert (left / "block").exists()
+        with private_folder(tmp_path) as second:
+            assert not left.exists()
+            assert set(tmp_path.iterdir()) == {*others, living, second}
+    assert set(tmp_path.iterdir()) == set(others)
+
+
+def test_a_folder_that_another_process_takes_for_a_left_one_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes between the folder and its lock."""
+    take, taken = files.locked, list[Path]()
+
+    def late(path: Path) -> object:
+        if not taken:
+            taken.append(path.parent)
+            path.write_text("")
+            files._remove_unused(path)
+            assert not path.parent.exists()
+        return take(path)
+
+    monkeypatch.setattr(files, "locked", late)
+    with private_folder(tmp_path) as folder:
+        assert folder != taken[0]
+        assert folder.is_dir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes folders of other users")
+def test_a_folder_of_another_user_stays(tmp_path: Path) -> None:
+    folders = [tmp_path / f"caribou-{number}" for number in range(3)]
+    for folder, owners in zip(folders, [(1234, 0), (0, 1234), (0, 0)], strict=True):
+        folder.mkdir()
+        (folder / files._LOCK).write_text("")
+        for path, owner in zip((folder, folder / files._LOCK), owners, strict=True):
+            os.chown(path, owner, -1)
+    with private_folder(tmp_path) as folder:
+        assert set(tmp_path.iterdir()) == {folder, *folders[:2]}

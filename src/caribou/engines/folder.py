@@ -26,7 +26,7 @@ import numpy as np
 
 from caribou.engines.blocks import RETIRED
 from caribou.errors import InputError, RunError
-from caribou.machine.files import erase
+from caribou.machine.files import erase, locked
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.certificate import Certificate
 
@@ -207,17 +207,10 @@ def _make_private(path: Path) -> None:
 
 def _locked(path: Path) -> IO[str]:
     """The lock of a folder, held until it is closed. A folder that was removed and made anew meanwhile has another one."""
-    import fcntl  # here: planning and verifying must start where there is no fcntl
-
-    lock = open(path / "lock", "w")  # noqa: SIM115 - held for the life of the run
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(lock.fileno()).st_ino == os.stat(path / "lock").st_ino:
-            return lock
-    except OSError:
-        pass
-    lock.close()
-    raise RunError(f"{path} is in use: another process is making this release")
+    lock = locked(path / "lock")
+    if lock is None:
+        raise RunError(f"{path} is in use: another process is making this release")
+    return lock
 
 
 def discard(path: Path) -> bool:

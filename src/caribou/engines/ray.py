@@ -16,8 +16,6 @@ import itertools
 import logging
 import os
 import pickle
-import shutil
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -34,6 +32,7 @@ from caribou.engines.edge_blocks import StoredEdges, Work
 from caribou.engines.kernels import Shards, empty_rows
 from caribou.engines.rounds import Progress, RoundGuard, Step, advance, joined
 from caribou.errors import CaribouError, InputError, RunError
+from caribou.machine.files import private_folder
 from caribou.mechanisms.noise_source import BlockNoise
 
 RESUMED = "give the same command again to go on after the last complete round"
@@ -470,8 +469,7 @@ def _started(ray: Any, workers: int, address: str | None) -> Callable[[], None]:
         # Ray spills objects (the graph, hidden states) and logs their sizes to its folder, which it opens to everybody (mode
         # 0777), as all that it makes in there. So that folder lies in a private one, of mode 0700, which is removed at the end.
         # Its name is short: the names of sockets are bounded.
-        folder = tempfile.mkdtemp(prefix="caribou-")
-        ended.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = ended.enter_context(private_folder())
         # "local": without it Ray would join whatever cluster it finds on this machine, and that would be sent the key
         own = {"address": "local", "num_cpus": workers, "include_dashboard": False}
         own["_temp_dir"] = os.path.join(folder, "r")

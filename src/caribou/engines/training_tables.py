@@ -20,6 +20,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph, EdgeStore
 from caribou.graph.classes import Classes
+from caribou.machine.files import private_folder
 from caribou.machine.memory import memory_limit
 from caribou.tables.edges import EdgeArray, EdgeSource, EdgeTable, open_edges, with_row_numbers
 from caribou.tables.nodes import NodeTable
@@ -73,10 +74,9 @@ def training_graph(tables: TrainingTables) -> Iterator[Graph]:
     table, memory = open_edges(tables.edges, tables.titles, tables.rules), Memory(tables.memory)
     with (
         memory_limit(tables.memory),
-        tempfile.TemporaryDirectory(prefix=".caribou-blocks-", dir=tables.work) as private,
+        private_folder(tables.work, prefix=".caribou-blocks-") as folder,
         ExitStack() as opened,
     ):
-        folder = Path(private)
         nodes, edges = _parts(tables, table, folder, memory)
         memory = memory.without(_held(nodes))
         stored = StoredEdges.prepare(edges, nodes.num_nodes, folder, memory)

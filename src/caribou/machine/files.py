@@ -11,11 +11,15 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
+_LOCK = ".caribou-lock"
 _READ = os.O_RDONLY if os.name == "posix" else os.O_RDWR  # Windows syncs only what it may write
 
 
@@ -80,6 +84,61 @@ def atomic_folder(target: str | os.PathLike[str], *, replace: bool = False) -> I
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def private_folder(parent: str | os.PathLike[str] | None = None, prefix: str = "caribou-") -> Iterator[Path]:
+    """A new folder of mode 0700 in ``parent`` (None: that of the system) until the context ends.
+
+    What killed processes of this user have left there is removed first: who uses such a folder holds its lock. Raises OSError.
+    """
+    if os.name == "posix":
+        for left in Path(tempfile.gettempdir() if parent is None else parent).glob(f"{prefix}*/{_LOCK}"):
+            _remove_unused(left)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        held = locked(folder / _LOCK)
+        if held is not None:  # else another process has taken it for one that was left
+            break
+    with held:
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_unused(lock: Path) -> None:
+    """Remove the folder of a lock that nobody holds, if both are this user's own."""
+    with contextlib.suppress(OSError):
+        found = lock.parent.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == lock.lstat().st_uid == os.geteuid():
+            held = locked(lock)
+            if held is not None:
+                with held:
+                    shutil.rmtree(lock.parent)
+
+
+def locked(path: Path) -> IO[str] | None:
+    """The lock of a file, held until it is closed; None if another process has it, or has removed the file meanwhile.
+
+    Where the system has no such locks (Windows) everybody gets it.
+    """
+    try:
+        lock = open(path, "w")  # noqa: SIM115 - held until the caller closes it
+        if os.name != "posix":
+            return lock
+        import fcntl  # here: planning and verifying must start where there is none
+
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock.fileno()).st_ino == os.stat(path).st_ino:
+                return lock
+        except OSError:
+            pass
+        lock.close()
+    except FileNotFoundError:
+        pass
+    return None
 
 
 def erase(path: str | os.PathLike[str]) -> None:

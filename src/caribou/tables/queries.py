@@ -17,7 +17,6 @@ import glob
 import os
 import re
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from caribou.errors import DataError, InputError
+from caribou.machine.files import private_folder
 from caribou.tables.sources import Piece, Table, arrow_cells
 
 _SERVERS = ("postgresql", "postgres")
@@ -124,8 +124,8 @@ class Query(Table):
         config: dict[str, Any] = dict.fromkeys(_DUCKDB_OFF, "false")
         if self.memory is not None:
             config["memory_limit"] = f"{self.memory}B"
-        with self._answering(duckdb.Error), tempfile.TemporaryDirectory(prefix="caribou-") as spill:
-            config["temp_directory"] = spill
+        with self._answering(duckdb.Error), private_folder() as spill:
+            config["temp_directory"] = str(spill)
             file, read_only = self.database or ":memory:", self.database is not None
             with duckdb.connect(file, read_only=read_only, config=config) as connection:
                 kinds = [one.type for one in connection.extract_statements(statement)]
