@@ -1,12 +1,13 @@
 """Public data sets: where they are looked for, how the publishers' files are parsed, what a failed download leaves."""
 
 import gzip
-import os
+import io
 import socket
-import time
 import urllib.error
 import zipfile
 from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 from scipy.io import savemat
 
 from caribou.datasets import available, load, public, write_graph
-from caribou.datasets.public import arxiv_graph, facebook_graph
+from caribou.datasets.public import amazon_graph, arxiv_graph, facebook_graph
 from caribou.datasets.table import PUBLIC
 from caribou.errors import DataError
 from caribou.graph import Graph, Split
@@ -72,64 +73,97 @@ class TestFolder:
         assert str(tmp_path / "cora.npz") in str(caught.value)
 
 
+@pytest.fixture
+def served(monkeypatch):
+    """Content by the last part of an address, and what was asked for; other addresses cannot be reached."""
+    content, asked = {}, []
+
+    def answer(address, timeout):
+        asked.append(address)
+        name = address.rpartition("/")[2]
+        if name not in content:
+            raise TimeoutError("timed out\nafter a while")
+        return io.BytesIO(content[name])
+
+    monkeypatch.setattr("urllib.request.urlopen", answer)
+    return content, asked
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The files that PyG found when it was asked for a data set of Planetoid."""
+    from torch_geometric import datasets
+
+    calls = []
+
+    class FakePlanetoid:
+        def __init__(self, root, name):
+            calls.append({file.name: file.read_bytes() for file in Path(root, name, "raw").iterdir()})
+
+        def __getitem__(self, _):
+            return tiny().to_pyg()
+
+    monkeypatch.setattr(datasets, "Planetoid", FakePlanetoid)
+    return calls
+
+
 class TestDownload:
+    FILES = {"ind.cora.x": b"rows", "ind.cora.graph": b"edges"}  # noqa: RUF012
+
+    @pytest.fixture
+    def expected(self, monkeypatch, small_table):
+        """Two files of these bytes, and no other."""
+        digests = {f"https://there/{name}": sha256(content).hexdigest() for name, content in self.FILES.items()}
+        monkeypatch.setitem(PUBLIC, "cora", replace(PUBLIC["cora"], download=digests))
+
     def test_no_network(self, tmp_path):
-        started = time.monotonic()
         for name in [name for name, spec in PUBLIC.items() if spec.download]:
             with pytest.raises(DataError) as caught:
                 load(name, data_dir=tmp_path)
             for part in (PUBLIC[name].files[0], str(tmp_path), "no route to host", "data_dir or CARIBOU_DATA"):
                 assert part in str(caught.value)
         assert list(tmp_path.iterdir()) == []
-        assert time.monotonic() - started < 20
 
-    def test_success_is_kept_and_used(self, tmp_path, monkeypatch, small_table):
-        from torch_geometric import datasets
-
-        calls = []
-
-        class FakePlanetoid:
-            def __init__(self, root, name):
-                calls.append(name)
-                with open(os.path.join(root, "raw.bin"), "wb") as file:
-                    file.write(b"raw")
-
-            def __getitem__(self, _):
-                return tiny().to_pyg()
-
-        monkeypatch.setattr(datasets, "Planetoid", FakePlanetoid)
-        monkeypatch.setattr(public, "_probe", lambda url: None)
+    def test_success_is_kept_and_used(self, tmp_path, served, parsed, expected):
+        content, asked = served
+        content.update(self.FILES)
         first = load("cora", data_dir=tmp_path, seed=2)
         assert sp.issparse(first.features)
         assert [entry.name for entry in (tmp_path / "downloads").iterdir()] == ["cora.npz"]
         second = load("cora", data_dir=tmp_path, seed=2)
-        assert calls == ["Cora"]
+        assert parsed == [self.FILES]
+        assert len(asked) == 2
         assert second.split.train.tolist() == first.split.train.tolist()
         assert load("cora", data_dir=tmp_path, split="public").split.sizes == (2, 1, 1)
         assert {info.name: info.where for info in available(tmp_path)}["cora"].endswith("cora.npz")
 
-    def test_wrong_content_is_not_kept(self, tmp_path, monkeypatch):
-        from torch_geometric import datasets
-
-        monkeypatch.setattr(datasets, "Amazon", lambda root, name: [tiny().to_pyg()])
-        monkeypatch.setattr(public, "_probe", lambda url: None)
-        with pytest.raises(DataError, match="download of photo: nodes of photo must be 7650, found 10"):
-            load("photo", data_dir=tmp_path)
+    def test_other_bytes_are_not_opened_and_not_kept(self, tmp_path, served, parsed, expected):
+        served[0].update(self.FILES | {"ind.cora.graph": b"edges."})
+        with pytest.raises(DataError, match=r"ind\.cora\.graph: SHA-256 must be [0-9a-f]{64}, got [0-9a-f]{64}"):
+            load("cora", data_dir=tmp_path)
+        assert parsed == []
         assert list(tmp_path.iterdir()) == []
 
-    def test_failure_half_way(self, tmp_path, monkeypatch):
-        from torch_geometric import datasets
+    def test_every_file_has_a_digest_and_a_fixed_place(self):
+        files = {address: digest for spec in PUBLIC.values() for address, digest in spec.download.items()}
+        assert len(files) == 25
+        assert len(set(files.values())) == 25
+        for address, digest in files.items():
+            assert address.startswith("https://")
+            assert bytes.fromhex(digest).hex() == digest
+            assert len(digest) == 64
 
-        def fail(root):
-            with open(os.path.join(root, "half"), "wb") as file:
-                file.write(b"half")
-            raise TimeoutError("timed out\nafter a while")
+    def test_without_a_digest_nothing_is_asked_for(self, tmp_path, served):
+        for name in ("photo", "facebook", "reddit2", "berkeley13"):
+            with pytest.raises(DataError, match=f"{name}: .*it is not downloaded, for no digest of its files is known"):
+                load(name, data_dir=tmp_path)
+        assert served[1] == []
 
-        monkeypatch.setattr(datasets, "Reddit2", fail)
-        monkeypatch.setattr(public, "_probe", lambda url: None)
+    def test_failure_half_way(self, tmp_path, served, parsed, expected):
+        served[0]["ind.cora.x"] = b"rows"
         before = socket.getdefaulttimeout()
         with pytest.raises(DataError, match=r"download failed \(TimeoutError: timed out after a while\)"):
-            load("reddit2")
+            load("cora")
         assert not any(entry.is_file() for entry in tmp_path.rglob("*"))
         assert socket.getdefaulttimeout() == before
 
@@ -194,6 +228,35 @@ class TestFacebook:
         monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: found)
         with pytest.raises(DataError, match=r"A must have sparse indices in \[0, 7\), got 0 to 1000000"):
             facebook_graph(target)
+
+
+class TestAmazon:
+    def arrays(self, **changes):
+        features, edges = (
+            sp.csr_array([[2.0, 0, 1], [0, 0, 0], [0, 3, 0]]),
+            sp.csr_array([[1, 1, 0], [0, 0, 0], [1, 0, 0]]),
+        )
+        found = {"labels": np.array([0, 1, 1])}
+        for kind, matrix in (("attr", features), ("adj", edges)):
+            found |= {f"{kind}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr", "shape")}
+        return {**found, **changes}
+
+    def test_parsing(self, tmp_path, monkeypatch):
+        file = tmp_path / "amazon_electronics_photo.npz"
+        np.savez(file, **self.arrays())
+        graph = amazon_graph(file, "photo")
+        assert graph.features.toarray().tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+        assert graph.edge_index.T.tolist() == [[0, 1], [0, 2], [1, 0], [2, 0]]
+        monkeypatch.setitem(PUBLIC, "photo", replace(PUBLIC["photo"], nodes=3, edges=4, features=3, classes=2))
+        assert public.public_graph(PUBLIC["photo"], tmp_path).num_nodes == 3
+
+    def test_bad_files(self, tmp_path):
+        file = tmp_path / "amazon_electronics_photo.npz"
+        pickled = np.array([{"a": 1}], dtype=object)
+        for changes in ({"attr_indices": np.array([0, 9, 1])}, {"adj_shape": np.array([4, 4])}, {"labels": pickled}):
+            np.savez(file, **self.arrays(**changes))
+            with pytest.raises(DataError, match=r"not a file of Shchur et al\."):
+                amazon_graph(file, "photo")
 
 
 class TestArxiv:

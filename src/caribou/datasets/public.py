@@ -1,11 +1,12 @@
 """Public data sets: found in a folder, or downloaded once, checked, and kept as one ``.npz`` file.
 
-Downloading and parsing are separate: `facebook_graph` and `arxiv_graph` read the publishers' own files, wherever those
-came from.
+A downloaded file is opened only if its SHA-256 is the one that `caribou.datasets.table` states. `amazon_graph`,
+`facebook_graph` and `arxiv_graph` read the publishers' own files, wherever those came from.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import socket
@@ -30,19 +31,6 @@ from caribou.graph.checks import check_places
 
 #: Environment variable that names the folder of data set files.
 FOLDER_VARIABLE = "CARIBOU_DATA"
-
-FACEBOOK_URL = "https://github.com/sisaman/pyg-datasets/raw/main/datasets/facebook100/UIllinois20.mat"
-ARXIV_URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
-
-#: Addresses that are asked first whether there is a network at all; what PyG uses has no time limit of its own.
-_PROBES = {
-    "cora": "https://github.com",
-    "citeseer": "https://github.com",
-    "pubmed": "https://github.com",
-    "photo": "https://github.com",
-    "computers": "https://github.com",
-    "reddit2": "https://drive.usercontent.google.com",
-}
 
 _TIMEOUT_SECONDS = 15.0
 
@@ -77,8 +65,8 @@ def find_file(spec: Public, folder: Path | None) -> Path | None:
     places: list[Path] = []
     if folder is not None:
         places += [folder / file for file in spec.files]
-        if spec.raw is not None:
-            places.append(folder / spec.raw)
+        if spec.raw:
+            places.append(folder / spec.raw_name)
         places.append(folder / "downloads" / spec.files[0])
     places.append(cache_folder(None) / spec.files[0])
     return next((place for place in places if place.is_file()), None)
@@ -100,6 +88,8 @@ def _parsed(spec: Public, file: Path) -> Graph:
         return facebook_graph(file, spec.name)
     if file.suffix == ".zip":
         return arxiv_graph(file, spec.name)
+    if file.name == spec.raw_name:
+        return amazon_graph(file, spec.name)
     return read_npz(file, spec.name)
 
 
@@ -107,11 +97,11 @@ def _downloaded(spec: Public, folder: Path | None) -> Graph:
     tried = f"no file {' or '.join(spec.files)} in {folder or f'a folder ({FOLDER_VARIABLE} is not set)'}"
     cure = (
         f"put {spec.files[0]} (arrays edge_index, x or x_data/x_indices/x_indptr/x_shape, y; see caribou.datasets.npz)"
-        + (f" or the publisher's {spec.raw}" if spec.raw else "")
+        + (f" or the publisher's {spec.raw_name}, from {spec.raw}," if spec.raw else "")
         + f" into a folder and name it with data_dir or {FOLDER_VARIABLE}"
     )
     if not spec.download:
-        raise DataError(f"{spec.name}: {tried}; it has no download; {cure}")
+        raise DataError(f"{spec.name}: {tried}; it is not downloaded, for no digest of its files is known; {cure}")
     cache = cache_folder(folder)
     work: Path | None = None
     new = not cache.exists()
@@ -138,48 +128,35 @@ def _downloaded(spec: Public, folder: Path | None) -> Graph:
 
 
 def _fetched(spec: Public, work: Path) -> Graph:
-    """Download into the working folder and parse."""
-    if spec.name == "facebook":
-        return facebook_graph(_fetch(FACEBOOK_URL, work), spec.name)
-    if spec.name == "arxiv":
-        return arxiv_graph(_fetch(ARXIV_URL, work), spec.name)
-    _probe(_PROBES[spec.name])
-    return _from_pyg_dataset(spec, str(work))
+    """Download into the working folder, compare every file with its digest, and only then parse."""
+    raw = work / spec.name.capitalize() / "raw"
+    raw.mkdir(parents=True)
+    for address, digest in spec.download.items():
+        _fetch(address, digest, raw)
+    return _parsed(spec, raw / spec.raw_name) if spec.raw else _planetoid_graph(spec.name, work)
 
 
-@needs_training("a download by PyG")
-def _from_pyg_dataset(spec: Public, root: str) -> Graph:
+@needs_training("a data set of Planetoid")
+def _planetoid_graph(name: str, work: Path) -> Graph:
+    """What PyG makes of the files, which lie where it looks for them."""
     from torch_geometric import datasets
 
-    if spec.name in ("cora", "citeseer", "pubmed"):
-        data = datasets.Planetoid(root, {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}[spec.name])[0]
-    elif spec.name in ("photo", "computers"):
-        data = datasets.Amazon(root, spec.name)[0]
-    elif spec.name == "reddit2":
-        data = datasets.Reddit2(root)[0]
-    else:
-        raise DataError(f"{spec.name}: there is no PyG data set for it")
-    graph = Graph.from_pyg(data, name=spec.name)
-    return replace(graph, features=sp.csr_array(graph.features)) if spec.sparse else graph
+    graph = Graph.from_pyg(datasets.Planetoid(str(work), name.capitalize())[0], name=name)
+    return replace(graph, features=sp.csr_array(graph.features))
 
 
-def _probe(url: str) -> None:
-    """Fail quickly without a network. An answer of any status means that there is one."""
-    try:
-        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=_TIMEOUT_SECONDS).close()
-    except urllib.error.HTTPError as error:
-        error.close()
-
-
-def _fetch(url: str, folder: Path) -> Path:
-    """Download one file with verified certificates (PyG's own download does not verify them)."""
-    target = folder / url.rpartition("/")[2]
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer, open(target, "wb") as file:
+def _fetch(address: str, digest: str, folder: Path) -> None:
+    """Download one file with verified certificates. Other bytes than the expected ones are not kept."""
+    target = folder / address.rpartition("/")[2]
+    with urllib.request.urlopen(address, timeout=_TIMEOUT_SECONDS) as answer, open(target, "wb") as file:
         shutil.copyfileobj(answer, file)
-        expected = answer.headers.get("Content-Length")
-    if expected is not None and target.stat().st_size != int(expected):
-        raise OSError(f"{url} ended after {target.stat().st_size} of {expected} bytes")
-    return target
+    with open(target, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != digest:
+        target.unlink()
+        raise DataError(
+            f"{address}: SHA-256 must be {digest}, got {found}: this is another file, and it was not opened"
+        )
 
 
 @contextmanager
@@ -253,6 +230,28 @@ def _one_hot(column: np.ndarray) -> Any:
     known = np.flatnonzero(column != 0)
     place = (known, np.searchsorted(values, column[known]))
     return sp.csr_array((np.ones(len(known), np.float32), place), shape=(len(column), len(values)))
+
+
+def amazon_graph(path: Path, name: str) -> Graph:
+    """Read a co-purchase network of Shchur et al. (2018): sparse matrices as plain arrays; a word counts once."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            matrices = {
+                kind: sp.csr_array(
+                    tuple(arrays[f"{kind}_{part}"] for part in ("data", "indices", "indptr")), arrays[f"{kind}_shape"]
+                )
+                for kind in ("attr", "adj")
+            }
+            labels = arrays["labels"]
+        for kind, matrix in matrices.items():
+            check_places(**{kind: matrix})
+        edges, features = matrices["adj"].tocoo(), matrices["attr"]
+        features.data = (features.data > 0).astype(np.float32)
+        apart = edges.row != edges.col
+        return Graph.from_edges(features, np.stack([edges.row, edges.col])[:, apart], labels=labels, name=name)
+    except Exception as error:  # damaged files fail anywhere inside the reader
+        message = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: not a file of Shchur et al. ({type(error).__name__}: {message})") from error
 
 
 def arxiv_graph(path: Path, name: str = "arxiv") -> Graph:
