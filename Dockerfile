@@ -13,10 +13,12 @@ RUN pip wheel --no-cache-dir --no-deps -w /wheels .
 FROM python:3.11-slim
 ARG EXTRAS=[train]
 ARG TORCH_INDEX=
-COPY constraints.txt /tmp/
-# mounted, so that no layer keeps the wheel; torch first, from the index of CPU builds if one is given
+COPY constraints.txt hashes /tmp/
+# mounted, so that no layer keeps the wheel; all by the hashes of their files, but torch (from the index of CPU builds if one is
+# given) and what extras besides train need, which come by their versions
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    if [ -n "$EXTRAS" ]; then \
+    pip install --no-cache-dir --no-compile --no-deps --require-hashes -r /tmp/core.txt ${EXTRAS:+-r /tmp/train.txt} \
+ && if [ -n "$EXTRAS" ]; then \
       pip install --no-cache-dir ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$(grep '^torch==' /tmp/constraints.txt)"; \
     fi \
  && pip install --no-cache-dir --no-compile -c /tmp/constraints.txt "$(ls /wheels/*.whl)$EXTRAS" \

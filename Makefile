@@ -5,20 +5,22 @@ BIN    := $(VENV)/bin
 JOBS   ?= auto
 # Without a GPU: make setup TORCH_FROM='--index-url CPU_INDEX', with the index of CPU builds that pytorch.org names, leaves out CUDA.
 TORCH_FROM ?=
+HASHES := hashes/core.txt hashes/train.txt hashes/work.txt
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference samples pictures result-pages report reproduce pack-records bench bench-methods mutants browser-tools object-store clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference samples pictures result-pages report reproduce pack-records bench bench-methods mutants browser-tools object-store hashes sbom vulnerabilities clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(HASHES)
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, found " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	@echo 'installing into $(VENV), a few minutes and several hundred MB the first time'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	# torch first, by exact version and from the index that is asked for: a range would let pip choose another build later.
+	# every package by the hash of its files, but torch, whose builds have one version and many files; a build with CUDA brings more
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes $(HASHES:%=-r %)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH_FROM) "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[train,docs,test,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check
 	@touch $@
 
 demo: setup
@@ -86,8 +88,20 @@ bench: setup
 mutants: setup
 	$(BIN)/python scripts/mutants.py
 
+# After a version in constraints.txt was changed and installed.
+hashes:
+	$(BIN)/python scripts/hashes.py
+
+sbom: setup
+	$(BIN)/python scripts/sbom.py > sbom.json
+
+# Known vulnerabilities of what is pinned; needs a network. The tool has an environment of its own.
+vulnerabilities:
+	test -x .pip-audit/bin/pip-audit || { $(PYTHON) -m venv .pip-audit && .pip-audit/bin/pip install --quiet pip-audit==2.10.1; }
+	@$(PYTHON) scripts/vulnerabilities.py .pip-audit/bin/pip-audit
+
 bench-methods: setup
 	$(BIN)/python benchmarks/methods.py
 
 clean:
-	rm -rf site build dist demo-output bench-output report reproduce-output .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf site build dist sbom.json demo-output bench-output report reproduce-output .pytest_cache .ruff_cache .mypy_cache .hypothesis
