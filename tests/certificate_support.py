@@ -122,8 +122,10 @@ def certified(plan: ReleasePlan, response: Callable[..., PairResponse] = asymmet
     made = declared(plan).certificate(NoiseSource.secure())
     for record in made.mechanisms:
         if record.mechanism is Mechanism.RANDOMIZED_RESPONSE:
-            drawn = response(epsilon=record.details["epsilon"], edges=EDGES, nodes=SIZES.nodes).to_dict()
-            made = made.with_details(record.mechanism, released_edge_count=EDGES, **drawn)
+            nodes = made.public_parameters["nodes"]
+            edges = min(EDGES, nodes)
+            drawn = response(epsilon=record.details["epsilon"], edges=edges, nodes=nodes).to_dict()
+            made = made.with_details(record.mechanism, released_edge_count=edges, **drawn)
     return made
 
 

@@ -354,6 +354,14 @@ for name, info in METHODS.items():
 """
 
 
+def test_no_constant_waits_for_its_use() -> None:
+    """A name that waits is loaded by a call or an attribute, and a constant may meet an operator first."""
+    for name, tree in modules().items():
+        blocks = [node for node in tree.body if isinstance(node, ast.With)]
+        names = {alias.name for block in blocks for each in block.body for alias in each.names}  # type: ignore[attr-defined]
+        assert not {word for word in names if word.isupper() and len(word) > 1}, name
+
+
 def test_planning_every_method_needs_no_torch() -> None:
     """Settings and plans are public arithmetic; only the share that a choice leaves (sage-ndp) takes the accountant of PLDs."""
     assert loaded_by(BLOCKED, PLANNING) == {"dp_accounting", "scipy", "numpy"}

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from caribou._validate import open_unit_interval
 from caribou.errors import InputError
+from caribou.machine.deferred import deferred_imports
 from caribou.machine.notebook import html_table
+
+with deferred_imports():
+    import numpy as np
 
 BINS = 10
 """Equal bins of confidence."""

@@ -18,13 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from caribou.errors import CertificateError
+from caribou.errors import CertificateError, InputError
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import METHODS
 from caribou.model.verify import verify
 from caribou.privacy import accounting
 from caribou.privacy import verify as figures
 from caribou.privacy.assumptions import Assumption, AssumptionName, Sampler, floating_point
-from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, schema
 from caribou.privacy.documents import read, write
 from caribou.privacy.mechanism_records import (
@@ -34,6 +35,7 @@ from caribou.privacy.mechanism_records import (
     NoReleaseRecord,
 )
 from caribou.privacy.scope import Scope
+from caribou.privacy.sizes import Sizes
 from caribou.privacy.verify import FORGERY, OWNERS, Verification
 from certificate_support import (
     EMBEDDINGS,
@@ -119,6 +121,47 @@ def test_what_protects_nothing_does_not_verify(name: str) -> None:
     assert math.isinf(made.epsilon)
     assert not verify(made).passed
     assert any("NO PRIVACY" in line for line in failures(verify(made)))
+
+
+OPTIONS: dict[str, list[Any]] = {
+    "base": [{}, {"train_size": 30, "hidden": 16}, {"clip": 0.5, "random_features": 0}],
+    "degree_cap": [None, None, 6],
+    "declared_degree": [None, 4, 50],
+    "declared_average_degree": [None, 4],
+    "radius": [None, 2.5],
+    "train_size": [None, 30],
+    "hops": [1, 3],
+    "stages": [1, 5],
+    "layer": ["contractive", "attention", "spectral", "gcn"],
+    "messages": ["embeddings", "features"],
+    "degree_floor": [None, 5],
+    "classifier": ["linear", "mlp"],
+    "noise": ["discrete_laplace", "gaussian"],
+    "metric": [None, "macro_f1"],
+    "training_share": [0.05, 0.3],
+}
+"""Settings that a plan takes, or that it works out where they are None."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), name=st.sampled_from([name for name, info in METHODS.items() if info.private]))
+def test_any_settings_sizes_and_budget_stand_in_the_certificate(data: st.DataObject, name: str) -> None:
+    """Otherwise the plan that is made again is another one. Also where a declared number exceeds what the graph can have."""
+    info = METHODS[name]
+    chosen = {key: data.draw(st.sampled_from(OPTIONS[key])) for key in info.settings() if key in OPTIONS}
+    nodes = data.draw(st.sampled_from([3, 80, 5000]))
+    given_prior, parts = data.draw(st.booleans()), (nodes // 2, nodes // 4, nodes - nodes // 2 - nodes // 4)
+    sizes = Sizes(nodes, 32, data.draw(st.sampled_from([2, 7])), *parts, given=given_prior)
+    budget = Budget(data.draw(st.sampled_from([0.3, 4.0, 17.0])), 1e-5, info.unit)
+    try:
+        recipe = info.recipe(**chosen)
+        plan = recipe.plan(sizes, budget)
+    except InputError:
+        return  # these settings do not go together
+    prior = (Assumption(AssumptionName.GIVEN_PRIOR),) if given_prior else ()
+    made = certified(replace(plan, assumptions=(*plan.assumptions, *prior)))
+    result = verify(Certificate.from_json(made.to_json()))
+    assert result.passed, failures(result)
 
 
 def test_seeded_noise_does_not_verify() -> None:

@@ -107,7 +107,8 @@ def test_the_distribution_of_degrees_is_recovered() -> None:
     counts = rng.poisson(rates[labels] * multiplier[:, None])
     g = multiplier_weights(CountModel(VoteBudget(4.0), False).log_likelihood(counts, rates), np.eye(2)[labels])
     assert g.sum() == pytest.approx(1)
-    small, large = g[MULTIPLIERS < 0.5].sum(), g[(MULTIPLIERS > 1.9) & (MULTIPLIERS < 5.5)].sum()
+    degrees = np.array(MULTIPLIERS)
+    small, large = g[degrees < 0.5].sum(), g[(degrees > 1.9) & (degrees < 5.5)].sum()
     assert small == pytest.approx(0.5, abs=0.05)
     assert large == pytest.approx(0.5, abs=0.05)
 

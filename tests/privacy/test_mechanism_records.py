@@ -316,7 +316,8 @@ def test_cost_of_votes() -> None:
         assert isinstance(event, Gaussian)
         assert (event.noise_multiplier, event.count) == (pytest.approx(4.0 / distance, rel=1e-6), 1)
     assert votes.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 16)
-    assert (votes.public, votes.needs) == ({"declared_degree": 16, "nodes": 100}, ())
+    assert (votes.public, votes.needs) == ({"nodes": 100}, ())
+    assert votes.disagreement({"declared_degree": 17}, 1e-5) is not None
     for key in ("row_clip", "validation_row_clip"):
         with pytest.raises(CaribouError, match="row_clip must be at most declared_degree = 16"):
             stored(votes, **{key: 17.0})

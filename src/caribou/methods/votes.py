@@ -45,6 +45,17 @@ from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_evidence
 from caribou.methods.edge_method import KEPT, EdgeMethod
 from caribou.methods.mlp import MlpDp, applied, base_model
 from caribou.methods.node_method import NodeMethod
+from caribou.models.count_likelihood import (
+    JACKKNIFE_GROUPS,
+    MULTIPLIERS,
+    CountModel,
+    class_evidence,
+    jackknifed_gain,
+    multiplier_weights,
+    parts,
+    symbol_rates,
+    vote_rates,
+)
 from caribou.models.objective import Objective, cross_entropies
 from caribou.models.progress import tell
 from caribou.models.threads import one_thread
@@ -70,17 +81,6 @@ with deferred_imports():
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods.base import Arrays, Outputs
     from caribou.models.class_prior import class_probabilities, probabilities_by
-    from caribou.models.count_likelihood import (
-        JACKKNIFE_GROUPS,
-        MULTIPLIERS,
-        CountModel,
-        class_evidence,
-        jackknifed_gain,
-        multiplier_weights,
-        parts,
-        symbol_rates,
-        vote_rates,
-    )
     from caribou.models.feature_codes import FeatureCodes
     from caribou.models.heads import (
         Evidence,

@@ -161,13 +161,13 @@ def _settings(info: MethodInfo, stated: Mapping[str, Any], c: Certificate) -> di
 def _sizes(c: Certificate) -> Sizes:
     """The public sizes. At edge level the features have their columns, and most plans ask only if some are labelled."""
     edge = c.unit is PrivacyUnit.EDGE
-    stated = {key: integer(at_least=0, **{key: c.public_parameters.get(key, 0)}) for key in SIZES}
+    stated = {"train_nodes": 1 if edge else 0, **c.public_parameters}
+    checked = (integer(at_least=0, **{key: stated.get(key, 0)}) for key in SIZES)
     features = [a.parameters["columns"] for a in _stated(c, AssumptionName.FEATURES_WITHOUT_EDGES)]
-    nodes, columns, classes, train, val, test = stated.values()
-    if train + val + test > nodes:
-        raise CertificateError.of("nodes", f"be at least those of the split, {train + val + test}", nodes)
+    nodes, columns, classes, train, val, test = checked
+    if val + test > nodes:  # the training nodes may be those of the model, and not of this graph
+        raise CertificateError.of("nodes", f"be at least those of the split, {val + test}", nodes)
     columns = features[0] if edge and features else columns
-    train = c.public_parameters.get("train_nodes", 1 if edge else 0)
     return Sizes(nodes, columns, classes, train, val, test, given=_states(c, AssumptionName.GIVEN_PRIOR))
 
 

@@ -10,14 +10,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.special import gammaln, logsumexp
-
+from caribou.machine.deferred import deferred_imports
 from caribou.mechanisms.edge_votes import VoteBudget
+
+with deferred_imports():
+    import numpy as np
+    from scipy.special import gammaln, logsumexp
 
 JACKKNIFE_GROUPS = 20
 """Groups of receivers for the standard error of what messages tell."""
-MULTIPLIERS = np.array([0.0, 0.08, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 18.0])
+MULTIPLIERS = (0.0, 0.08, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 18.0)
 """Degrees are heavy-tailed: a node's rates are B times one of these, with weights learned from the release."""
 TABLE = 1 << 23
 """Numbers of a table of likelihoods that are held at once: with many classes, some symbols at a time."""
@@ -262,7 +264,7 @@ class CountModel:
         at_once = max(1, TABLE // (len(MULTIPLIERS) * len(rates) * (LARGEST + 60)))
         for first in range(0, counts.shape[1], at_once):
             some = slice(first, first + at_once)
-            table = self.log_table(MULTIPLIERS[:, None, None] * rates[:, some])  # [T, C, symbols, points]
+            table = self.log_table(np.array(MULTIPLIERS)[:, None, None] * rates[:, some])  # [T, C, symbols, points]
             for rows in parts(np.arange(len(counts))):
                 total = L[rows].transpose(2, 1, 0)
                 for c in range(table.shape[2]):

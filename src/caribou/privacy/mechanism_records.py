@@ -661,9 +661,15 @@ class NodeVotesRecord(MechanismRecord):
             by_degree=True,
             figures={"error": votes.arithmetic.error(votes.noise_std)},
             scope=EVERY_GRAPH if declared >= nodes - 1 else Scope(ScopeKind.NODES_UP_TO_DEGREE, declared),
-            public={"declared_degree": declared, "nodes": nodes},
+            public={"nodes": nodes},
             declared=("details.arithmetic.columns",),
         )
+
+    def disagreement(self, public: Mapping[str, Any], delta: float) -> str | None:
+        """The declared degree is that of the public parameters, or the largest that there can be."""
+        declared, largest = self.calibrated.declared_degree, max(1, self.calibrated.arithmetic.nodes - 1)
+        stated = integer(at_least=1, declared_degree=public.get("declared_degree", declared))
+        return None if min(stated, largest) == declared else f"declared_degree must be {declared}, got {stated}"
 
 
 # -- counts of everything, and perturbed graphs -----------------------------------------------------------------------
