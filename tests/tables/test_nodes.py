@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -341,6 +342,29 @@ def test_every_door_refuses_in_the_same_words(case: str, tmp_path: Path) -> None
                 said = said.replace(name, "")
             assert words in said, door
             assert flags in said, door
+
+
+def test_problems_of_all_pieces_are_listed_as_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ROWS", 3)
+    words = np.where(np.arange(20) % 4 == 2, [f"word {k // 8}" for k in range(20)], "1")
+    infinite = np.where(np.arange(20) > 11, np.inf, 1.0)
+    empty = pd.Series(np.where(np.arange(20) % 6 == 5, np.nan, 2.0)).astype("Int64")
+    nodes = pd.DataFrame(
+        {"id": range(20), "w": words, "i": infinite, "e": empty, "c": "a", "c=a": 1, "label": ["a", "b"] * 10}
+    )
+    edges, rules = pd.DataFrame({"source": [0], "target": [1]}), ColumnRules(categories={"c": None})
+    sources = frames(tmp_path, (edges, nodes))
+    with pytest.raises(DataError) as whole:
+        in_memory(*sources, Titles(), rules)
+    assert "4 places" in str(whole.value)
+    assert "(5 in all)" in str(whole.value)
+    with pytest.raises(DataError) as streamed, training_graph(tables(*sources, tmp_path, titles=Titles(), rules=rules)):
+        pass
+    found, wanted = (
+        sorted(problem.split("; give")[0] for problem in re.split(r"\(\d\) ", str(refused.value))[1:])
+        for refused in (streamed, whole)
+    )
+    assert found == wanted, "with their first rows and their counts"
 
 
 def test_numbers_as_ids_are_ordered_by_size_and_arrays_of_edges_are_row_numbers(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -61,6 +61,10 @@ class Finding(Enum):
     UNLABELLED = "nodes without a label"
     NO_FEATURES = "nodes without features"
     FROM_EDGES = "names of edge features"
+
+
+_OF_TITLES = (Finding.NEW_COLUMN_NAMES, Finding.TOO_MANY_CATEGORIES)
+"""What is wrong with a whole column, and not with some of its cells."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,16 @@ class Findings:
         """Keep a problem before all others, because they may follow from it; or raise it."""
         self.add(problem)
         self.problems.insert(0, self.problems.pop())
+
+    def of_pieces(self) -> tuple[Problem, ...]:
+        """The problems of a table that came in pieces: one of each kind for a column, with the counts of all its pieces."""
+        found: dict[tuple[Finding, str | None], Problem] = {}
+        for more in self.problems:
+            one = found.setdefault((more.kind, more.column), more)
+            if one is not more and more.kind not in _OF_TITLES:
+                examples = tuple(dict.fromkeys((*one.examples, *more.examples)))[:EXAMPLES]
+                found[more.kind, more.column] = replace(one, count=one.count + more.count, examples=examples)
+        return tuple(found.values())
 
     def note(
         self, kind: Finding, words: str, count: int = 1, flags: Sequence[str] = (), column: str | None = None

@@ -290,13 +290,14 @@ class NodeTable:
         return replace(made, values=out)
 
     def _made(self, rules: ColumnRules, size: int, precision: type[np.floating[Any]]) -> Iterator[Features]:
-        """The features of some rows at a time; the first rows that have a problem are refused."""
+        """The features of some rows at a time, up to the first that have a problem. The others are read for theirs."""
+        findings = Findings()
         for piece in _pieces(self.table, self.roles.features, size):
-            findings = Findings()
             made = features(piece.batch, self.roles.features, piece.row, findings, rules, precision)
-            if findings.problems:
-                raise_problems(findings.problems)
-            yield made
+            if not findings.problems:
+                yield made
+        if findings.problems:
+            raise_problems(findings.of_pieces())
 
     def _learned(self) -> ColumnRules:
         """The rules with what must be learned from the whole table before the first row is read by them."""
