@@ -367,6 +367,18 @@ def test_problems_of_all_pieces_are_listed_as_in_memory(tmp_path: Path, monkeypa
     assert found == wanted, "with their first rows and their counts"
 
 
+def test_where_labels_are_not_read_y_is_a_feature(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("id,z,y,label,split\n0,1,2,a,train\n1,3,4,b,test\n")
+    for titles, features in ((Titles(), ("z", "y")), (Titles(label="y"), ("z", "label"))):
+        assert module.open_nodes(tmp_path / "n.csv", titles, ColumnRules()).roles.features == features
+    (tmp_path / "n.csv").write_text("id,z,y\n0,1,2\n1,3,4\n")
+    (tmp_path / "e.csv").write_text("a,b\n0,1\n")
+    (rows,) = module.open_nodes(tmp_path / "n.csv", Titles(), ColumnRules()).chunks(5)
+    assert rows.tolist() == [[1, 2], [3, 4]]
+    graph = in_memory(tmp_path / "e.csv", tmp_path / "n.csv", Titles(), ColumnRules())
+    assert (graph.feature_names, graph.class_names) == (("z",), ("2", "4")), "where they are read, it is the label"
+
+
 def test_numbers_as_ids_are_ordered_by_size_and_arrays_of_edges_are_row_numbers(tmp_path: Path) -> None:
     ids = [int(k) for k in np.random.default_rng(0).permutation(3 * NODES)[:NODES]]
     edges, nodes = bank(ids)

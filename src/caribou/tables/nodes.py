@@ -24,7 +24,7 @@ from caribou.tables.cells import Features, Lesson, features, joined
 from caribou.tables.edges import ArrayFile, open_edges, with_row_numbers
 from caribou.tables.ids import NodeIds
 from caribou.tables.inspect import Findings, raise_problems
-from caribou.tables.read import Reading, Roles, Titles, build, divided, warn_of_notes
+from caribou.tables.read import LABELS, Reading, Roles, Titles, build, divided, warn_of_notes
 from caribou.tables.rules import ColumnRules
 from caribou.tables.sources import FrameTable, HeldTable, Piece, Rows, Source, Table, copied, open_table
 
@@ -124,9 +124,13 @@ def graph_from_tables(
 
 
 def open_nodes(source: Source, titles: Titles, rules: ColumnRules) -> NodeArray | NodeTable:
-    """The rows of an array or of a table. Only the rows of a CSV file must be read to be counted."""
+    """Features alone, of an array or of a table; only a CSV file must be read to be counted.
+
+    Labels are not read, so ``y`` is a feature, unless ``titles`` say that it is the label. A column titled ``label``, ``class`` or
+    ``split`` is left out.
+    """
     array = ArrayFile.at(source)
-    found = NodeTable.open(source, titles, rules) if array is None else NodeArray.of(array, titles)
+    found = NodeTable.open(source, titles, rules, LABELS[:2]) if array is None else NodeArray.of(array, titles)
     if not 1 <= found.nodes <= MAX_NODES or found.columns < 1:
         raise DataError(
             f"{found.name}: features must have 1 to {MAX_NODES} rows and a column, got {found.nodes} x {found.columns}"
@@ -194,14 +198,14 @@ class NodeTable:
     rules: ColumnRules
 
     @classmethod
-    def open(cls, source: Source, titles: Titles, rules: ColumnRules) -> NodeTable:
-        """Find the columns and count the rows."""
+    def open(cls, source: Source, titles: Titles, rules: ColumnRules, labels: Sequence[str] = LABELS) -> NodeTable:
+        """Find the columns and count the rows. ``labels``: the usual titles of the label."""
         if not isinstance(source, Table) and Path(source).suffix.lower() == ".npy":
             raise DataError(
                 f"{source}: nodes must be a table, or a folder with {FEATURES} and labels.npy, got an array (--nodes)"
             )
         table, findings = open_table(source, rules), Findings()
-        roles = Roles.of(table.titles, titles, rules, table.name)
+        roles = Roles.of(table.titles, titles, rules, table.name, labels=labels)
         roles.check(rules, table.name, findings)
         if findings.problems:
             raise_problems(findings.problems)

@@ -67,6 +67,7 @@ class Roles:
         rules: ColumnRules,
         source: object,
         id_needed: bool = False,
+        labels: Sequence[str] = LABELS,
     ) -> Roles:
         """Find them by the titles that were asked for, or by the usual ones."""
         kept = [title for title in there if title not in rules.ignore]
@@ -74,7 +75,7 @@ class Roles:
         rest = [title for title in kept if title != id_title]
         places = {title.strip().lower() for title in rest}
         # y beside x is a place, and would be missing among the features
-        usual = [word for word in LABELS if not (word == "y" and "x" in places)]
+        usual = [word for word in labels if not (word == "y" and "x" in places)]
         label = chosen(rest, titles.label, usual, source, "label")
         split = chosen(rest, titles.split, SPLITS, source, "split")
         features = tuple(title for title in rest if title not in (label, split))
