@@ -1,10 +1,13 @@
 """The rules of a graph: what is refused, by field, rule and value; what is cleaned, and how it is counted."""
 
+import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 
+import caribou as cb
 from caribou.errors import InputError
 from caribou.graph import Cleaning, Graph, Split
 from caribou.layers import ContractiveGraphLayer
@@ -212,3 +215,25 @@ def test_a_sparse_matrix_is_not_believed_to_be_sorted():
     stored = Graph.from_edges(features, [[0], [1]]).features
     assert stored.indices.tolist() == [1, 2, 0]
     assert stored.toarray().tolist() == [[0, 2, 1, 0], [0, 0, 0, 0], [7, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda frame, network: cb.read_graph(frame, frame), r"path must .*Graph\.from_tables"),
+        (lambda frame, network: cb.read_graph(network), r"path must .*Graph\.from_networkx"),
+        (lambda frame, network: cb.read_graph(path_graph(3)), r"path must .*a graph already"),
+        (lambda frame, network: Graph.from_networkx(frame), r"network must .*Graph\.from_tables"),
+        (lambda frame, network: Graph.from_networkx("graph.gml"), r"network must .*caribou\.read_graph"),
+        (lambda frame, network: Graph.from_tables(network, frame), r"edges must .*Graph\.from_networkx"),
+        (lambda frame, network: Graph.from_tables("edges.csv", "nodes.csv"), r"must .*caribou\.read_graph"),
+        (lambda frame, network: Graph.from_pyg(frame), r"edge_index must .*Graph\.from_tables"),
+        (lambda frame, network: Graph(network, [0], [0]), r"features must .*Graph\.from_networkx"),
+        (lambda frame, network: Graph.from_edges(frame.assign(a="x"), [[0], [1]]), r"features .*Graph\.from_tables"),
+        (lambda frame, network: Graph.from_edges(np.eye(3), frame), r"edges must .*Graph\.from_tables"),
+        (lambda frame, network: Graph.from_edges(np.eye(3), network), r"edges must .*Graph\.from_networkx"),
+    ],
+)
+def test_what_is_given_to_the_wrong_door_is_sent_to_the_one_that_reads_it(call, words):
+    with pytest.raises(InputError, match=words):
+        call(pd.DataFrame({"id": [0, 1], "b": [1, 2]}), nx.path_graph(3))

@@ -13,6 +13,7 @@ from caribou.datasets.arrays import is_array_folder, read_arrays
 from caribou.datasets.npz import read_npz, write_graph
 from caribou.errors import CaribouError, DataError, InputError
 from caribou.graph import Graph, listed
+from caribou.graph.checks import reading_call
 from caribou.graph.classes import Classes, declared_names
 from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams
@@ -163,7 +164,7 @@ def _with_flag(error: DataError, node_file: Path) -> DataError:
 def _regular_file(argument: str, path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike):
         # The type only: what was passed may be a table of private data.
-        raise InputError(f"{argument} must be the path of a file, got {type(path).__name__}")
+        raise InputError(f"{argument} must be the path of a file, got {type(path).__name__}{reading_call(path)}")
     file = Path(path)
     flag = "(--nodes)" if argument == "nodes" else "(--graph)"
     try:

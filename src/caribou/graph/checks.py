@@ -89,13 +89,36 @@ def index_array(name: str, values: Any) -> np.ndarray:
     return seal(ordered)
 
 
+def reading_call(given: Any) -> str:
+    """Advice for an error about something that is no graph and no array: the call that reads it. Empty if none does.
+
+    >>> reading_call("edges.csv"), reading_call(3)
+    ('; read a file by caribou.read_graph(edges, nodes), a data set by caribou.datasets.load(name)', '')
+    """
+    home, _, rest = type(given).__module__.partition(".")
+    if home == "caribou" and rest == "graph.graph":
+        return "; it is a graph already"
+    return _CALLS.get(type(given).__name__ if home == "builtins" else home.lstrip("_"), "")
+
+
+_FILES = "; read a file by caribou.read_graph(edges, nodes), a data set by caribou.datasets.load(name)"
+_FRAMES = "; read edges and nodes by caribou.Graph.from_tables(edges, nodes)"
+_CALLS = {
+    **dict.fromkeys(("str", "pathlib"), _FILES),
+    **dict.fromkeys(("pandas", "polars", "pyarrow", "duckdb", "tuple"), _FRAMES),
+    "networkx": "; read it by caribou.Graph.from_networkx(network)",
+    "torch_geometric": "; read it by caribou.Graph.from_pyg(data)",
+}
+"""Advice by the package that a type comes from, or the name of a type of Python's own."""
+
+
 def checked_features(features: Any) -> Any:
     sparse = sp.issparse(features)
     array = features if sparse else np.asarray(features)
     if array.ndim != 2:
-        raise InputError(f"features must be a 2-D array of n rows, got shape {array.shape}")
+        raise InputError(f"features must be a 2-D array of n rows, got shape {array.shape}{reading_call(features)}")
     if array.dtype.kind not in "fiub":
-        raise InputError(f"features must be numbers, got {array.dtype}")
+        raise InputError(f"features must be numbers, got {array.dtype}{reading_call(features)}")
     if not 1 <= array.shape[0] <= MAX_NODES:
         raise InputError(f"features must have between 1 and {MAX_NODES} rows, got {array.shape[0]}")
     dtype = np.dtype(np.float64 if array.dtype == np.float64 else np.float32)
@@ -231,6 +254,8 @@ def checked_rows(indptr: Any, indices: Any, n: int) -> tuple[np.ndarray, np.ndar
 
 
 def checked_pairs(edges: Any, n: int) -> np.ndarray:
+    if (call := reading_call(edges)) and not isinstance(edges, tuple):  # a frame of two rows would be taken for 2 x E
+        raise InputError(f"edges must be a 2 x E array, got {type(edges).__name__}{call}")
     pairs = np.asarray(edges)
     if pairs.size == 0 and pairs.ndim == 2 and pairs.shape[0] == 2:
         return np.empty((2, 0), np.int32)

@@ -15,13 +15,14 @@ import scipy.sparse as sp
 from caribou._validate import integer
 from caribou.errors import InputError, needs_training
 from caribou.graph import MAX_NODES, Graph, Split
+from caribou.graph.checks import reading_call
 from caribou.graph.classes import Classes
 
 
 def graph_from_pyg(data: Any, name: str, classes: Classes | None = None) -> Graph:
     """The graph in a ``Data``; see `Graph.from_pyg`."""
     if getattr(data, "edge_index", None) is None:
-        raise InputError("data.edge_index must be a 2 x E integer tensor, got none")
+        raise InputError(f"data.edge_index must be a 2 x E integer tensor, got none{reading_call(data)}")
     edges = _tensor_array("data.edge_index", data.edge_index)
     features = _pyg_features(data)
     n = features.shape[0]

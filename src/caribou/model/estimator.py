@@ -24,6 +24,7 @@ import numpy as np
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals, named_rows
+from caribou.graph.checks import reading_call
 from caribou.machine.notebook import html_table
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, predict_graph
@@ -1115,17 +1116,7 @@ def as_graph(data: Any, classes: Sequence[str] | None = None) -> Graph:
         return data
     if hasattr(data, "edge_index"):
         return Graph.from_pyg(data, classes=classes or None)
-    kind = type(data)
-    calls = {
-        "networkx": "; read it by caribou.Graph.from_networkx(network)",
-        "pandas": "; read edges and nodes by caribou.Graph.from_tables(edges, nodes)",
-        "str": "; read a file by caribou.read_graph(edges, nodes), a data set by caribou.datasets.load(name)",
-    }
-    calls |= dict.fromkeys(("polars", "pyarrow", "duckdb", "_duckdb", "tuple"), calls["pandas"])
-    calls["pathlib"] = calls["str"]
-    home = kind.__module__.partition(".")[0]
-    call = calls.get(kind.__name__ if home == "builtins" else home, "")
-    raise InputError(f"data must be a Graph or a PyG Data, got {kind.__name__}{call}")
+    raise InputError(f"data must be a Graph or a PyG Data, got {type(data).__name__}{reading_call(data)}")
 
 
 def _learnable(data: Any, classes: Sequence[str] | None = None) -> Graph:

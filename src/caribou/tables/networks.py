@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from caribou.errors import InputError
+from caribou.graph.checks import reading_call
 from caribou.graph.classes import Classes
 from caribou.graph.graph import Graph
 from caribou.privacy.budget import PrivacyUnit
@@ -27,7 +28,7 @@ def graph_from_networkx(
     import pandas as pd
 
     if not all(hasattr(network, part) for part in ("nodes", "edges", "is_directed")):
-        raise InputError(f"network must be a graph of NetworkX, got {type(network).__name__}")
+        raise InputError(f"network must be a graph of NetworkX, got {type(network).__name__}{reading_call(network)}")
     rows = [{str(title): cell for title, cell in row.items()} for _, row in network.nodes(data=True)]
     if not rows:
         raise InputError("network must have at least one node, got none")

@@ -126,7 +126,7 @@ def graph_from_tables(
 def open_nodes(source: Source, titles: Titles, rules: ColumnRules) -> NodeArray | NodeTable:
     """Features alone, of an array or of a table; only a CSV file must be read to be counted.
 
-    Labels are not read, so ``y`` is a feature, unless ``titles`` say that it is the label. A column titled ``label``, ``class`` or
+    Labels are not read, so ``y`` is a feature, unless ``titles`` say that it is the label. What is titled ``label``, ``class`` or
     ``split`` is left out.
     """
     array = ArrayFile.at(source)

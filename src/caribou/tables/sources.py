@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from caribou.errors import DataError, InputError
-from caribou.graph.checks import listed
+from caribou.graph.checks import listed, reading_call
 from caribou.machine.memory import require_memory
 from caribou.tables.cells import word_of
 from caribou.tables.rules import ColumnRules, quoted, separator_word
@@ -348,7 +348,10 @@ class FrameTable(Table):
         except TypeError as error:
             # The type only: what was passed may be a table of private data.
             kind = f"{type(self.native).__module__}.{type(self.native).__name__}"
-            raise InputError(f"{self.name} must be a frame of pandas, polars, Arrow or DuckDB, got {kind}") from error
+            call = reading_call(self.native)
+            raise InputError(
+                f"{self.name} must be a frame of pandas, polars, Arrow or DuckDB, got {kind}{call}"
+            ) from error
 
 
 @dataclass(frozen=True, eq=False)
