@@ -277,7 +277,7 @@ def test_a_killed_run_is_charged_once(
 
 def test_a_refused_release_makes_no_ledger(tables: Tables) -> None:
     path, request = tables.folder / "ledger.sqlite", tables.request(engine="outofcore")
-    with pytest.raises(InputError, match="dataset must be 1 to 500 printable"):
+    with pytest.raises(InputError, match="dataset must be a name of 1 to 500 letters"):
         release_files(tables.request(name=" graph"), ledger=path)
     with pytest.raises(InputError, match="operating system"):
         release_files(request, ledger=path, new_key=seeded)
