@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
+from typing import Any, get_args
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,7 +35,7 @@ from caribou.privacy.accounting import (
     rdp_epsilon_of,
     rdp_noise_multiplier,
 )
-from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.budget import LARGEST_EPSILON, SMALLEST_EPSILON, PrivacyUnit
 from caribou.privacy.certificate import schema
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel
 from caribou.privacy.sensitivity import convergence_factor
@@ -99,6 +100,32 @@ def test_gdp_epsilon_is_the_inverse_of_delta(mu: float, delta: float) -> None:
     assert gdp_delta(mu=mu, epsilon=epsilon) <= delta
     if epsilon > 1e-6:
         assert gdp_delta(mu=mu, epsilon=epsilon * 0.9999) > delta
+
+
+CORNERS = [
+    (epsilon, delta)
+    for epsilon in (SMALLEST_EPSILON, 2.0**-17, 1e-4, 0.01, 1.0, LARGEST_EPSILON)
+    for delta in (1 - 2.0**-30, 0.999, 0.5, 1e-3, 1e-5, 1e-7, 1e-9, 1e-12, 1e-20, 1e-50, 1e-100, 1e-300, 5e-324)
+]
+
+
+def exact_delta(mu: float, epsilon: float) -> Any:
+    """Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2) to 80 digits."""
+    with mpmath.workdps(80):
+        z, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        first, second = (mpmath.erfc((e / z - sign * z / 2) / mpmath.sqrt(2)) / 2 for sign in (1, -1))
+        return first - mpmath.exp(e) * second
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), CORNERS)
+def test_the_corners_of_all_budgets_are_kept_exactly(epsilon: float, delta: float) -> None:
+    """Where mu is tiny the two terms cancel to a few digits: what is lost there must be noise, and never budget."""
+    mu = gdp_mu(epsilon=epsilon, delta=delta)
+    assert exact_delta(mu, epsilon) <= delta
+    assert exact_delta(mu * (1 + 1e-3), epsilon) > delta * (1 - 1e-12)  # and little of it is lost
+    spent = gdp_epsilon(mu=mu, delta=delta)
+    assert exact_delta(mu, spent) <= delta  # rounded up: what is reported is kept
+    assert spent <= epsilon  # and nobody is refused what was calibrated for him
 
 
 @given(epsilon=epsilons, delta=deltas)

@@ -72,6 +72,19 @@ def gdp_delta(*, mu: float, epsilon: float) -> float:
     return math.exp(log_first) * -math.expm1(min(0.0, log_second - log_first))
 
 
+def _keeps(mu: float, epsilon: float, delta: float, times: int = 1) -> bool:
+    """Whether `gdp_delta` is surely at most ``delta``: where mu is tiny its two terms cancel to a few digits.
+
+    With u = 2^-53 and s = eps/mu + mu/2, an argument of Phi is off by at most 2 u s, and log Phi moves by at most s + 1 times
+    that. Each logarithm l is off by a few u (1 + |l|) besides. ``times``: so often that error, for whoever must be sure that
+    another evaluation agrees.
+    """
+    s = epsilon / mu + mu / 2
+    log_first, log_second = log_normal_cdf(mu - s), epsilon + log_normal_cdf(-s)
+    error = times * 2.0**-53 * (4 * s * (s + 1) + 4 * abs(log_first) + 4 * abs(log_second) + 16)
+    return log_first + error + math.log(-math.expm1(min(0.0, log_second - log_first) - 2 * error)) <= math.log(delta)
+
+
 def gdp_epsilon(*, mu: float, delta: float) -> float:
     """The smallest epsilon such that a mu-GDP mechanism is (epsilon, delta)-DP, rounded up.
 
@@ -81,12 +94,13 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
     delta = open_unit_interval(delta=delta)
     if math.isinf(mu):
         return math.inf
-    if gdp_delta(mu=mu, epsilon=0.0) <= delta:
+    mu = positive(mu=mu)
+    if _keeps(mu, 0.0, delta):
         return 0.0
-    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-12
-    while gdp_delta(mu=mu, epsilon=high) > delta:
+    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)) + 1e-12
+    while not _keeps(mu, high, delta):
         high *= 2
-    return _bisect(lambda e: gdp_delta(mu=mu, epsilon=e) <= delta, low, high)
+    return _bisect(lambda e: _keeps(mu, e, delta), low, high)
 
 
 def gdp_mu(*, epsilon: float, delta: float) -> float:
@@ -103,8 +117,12 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
     while gdp_delta(mu=1 / too_little, epsilon=epsilon) <= delta:
         too_little /= 2
     multiplier = _bisect(lambda m: gdp_delta(mu=1 / m, epsilon=epsilon) <= delta, too_little, enough)
-    # A hair less than the solution, so that no rounding on the way back (1/mu, mu^2, epsilon) can end above epsilon.
-    return (1 - 4e-12) / multiplier
+    # A hair less than the solution, so that no rounding on the way back (1/mu, mu^2, epsilon) can end above epsilon. More of it
+    # where the solution itself is known to few digits.
+    mu, less = (1 - 4e-12) / multiplier, 4e-12
+    while not _keeps(mu, epsilon, delta, times=3):
+        mu, less = mu * (1 - less), 2 * less
+    return mu
 
 
 def pure_gdp_mu(epsilon: float) -> float:
@@ -129,7 +147,7 @@ def pure_gdp_mu(epsilon: float) -> float:
 
 def _bisect(holds: Any, fails_at: float, holds_at: float) -> float:
     """The smallest point (to 1e-13) where a monotone predicate holds, from the side where it holds."""
-    while holds_at - fails_at > 1e-13 * max(1e-3, holds_at):
+    while holds_at - fails_at > 1e-13 * holds_at:
         middle = (fails_at + holds_at) / 2
         if middle in (fails_at, holds_at):
             break
