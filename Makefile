@@ -8,7 +8,7 @@ TORCH_FROM ?=
 HASHES := hashes/core.txt hashes/train.txt hashes/work.txt
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference samples pictures result-pages report reproduce pack-records bench bench-methods mutants browser-tools object-store hashes sbom vulnerabilities clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference samples pictures test-counts result-pages report reproduce pack-records bench bench-methods mutants browser-tools object-store hashes sbom vulnerabilities clean
 
 setup: $(STAMP)
 
@@ -65,6 +65,10 @@ samples: setup
 pictures: setup
 	$(BIN)/python scripts/degree_curves.py
 	PYTHONPATH=. $(BIN)/python scripts/site_pictures.py
+
+# The counts of docs/testing.md, from the tests that exist.
+test-counts: setup
+	$(BIN)/python scripts/test_counts.py
 
 result-pages: setup
 	$(BIN)/python -m reproduction.pages

@@ -296,6 +296,12 @@ def test_settings_reference_is_fresh() -> None:
     assert stored == done.stdout, "docs/settings.md is not what the methods say now: run `make settings-reference`"
 
 
+def test_tests_that_the_page_of_tests_names_exist() -> None:
+    named = set(re.findall(r"`((?:\w+/)*test_\w+\.py)`", (DOCS / "testing.md").read_text(encoding="utf-8")))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_file()] == [], "run: make test-counts"
+
+
 def test_relative_links_exist() -> None:
     missing = []
     for page in PAGES:
