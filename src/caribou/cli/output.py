@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -88,15 +89,34 @@ def check_table(out: Path, endings: tuple[str, ...] = TABLES, field: str = "out"
     require_writable(out.absolute().parent, str(out), field)
 
 
-def write_pieces(tables: Iterable[pd.DataFrame], out: Path) -> None:
-    """Tables of the same columns as one, each as it comes; by the ending of the file, whole or not at all."""
+def write_pieces(tables: Iterable[pd.DataFrame], out: Path, keep_formulas: bool = False) -> None:
+    """Tables of the same columns as one, each as it comes; by the ending of the file, whole or not at all.
+
+    ``keep_formulas``: text of a CSV file that a spreadsheet would run is not escaped.
+    """
+    if out.suffix == ".csv" and not keep_formulas:
+        tables = map(_without_formulas, tables)
     write_whole(out, functools.partial(_write_csv if out.suffix == ".csv" else _write_parquet, tables))
+
+
+def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    from caribou.tables.formulas import escaped
+
+    texts = {title: list(map(escaped, table[title])) for title in _texts(table)}
+    return table.assign(**texts).rename(columns=escaped)
+
+
+def _texts(table: pd.DataFrame) -> list[str]:
+    return [title for title in table.columns if table[title].dtype.kind == "O"]
 
 
 def _write_csv(tables: Iterable[pd.DataFrame], path: Path) -> None:
     with open(path, "w", encoding="utf-8", newline="") as file:
         for number, table in enumerate(tables):
-            table.to_csv(file, index=False, header=number == 0)
+            # pandas leaves a carriage return without quotes, and readers begin a new row there
+            broken = any("\r" in str(cell) for title in _texts(table) for cell in table[title])
+            quoting = csv.QUOTE_NONNUMERIC if broken else csv.QUOTE_MINIMAL
+            table.to_csv(file, index=False, header=number == 0, quoting=quoting)
 
 
 def _write_parquet(tables: Iterable[pd.DataFrame], path: Path) -> None:

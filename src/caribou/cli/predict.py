@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from caribou.model.estimator import Model
     from caribou.release import NotedLedger
 
+KEEP_FORMULAS = switch(
+    "In .csv: ids and classes that a spreadsheet would run as formulas (=, +, -, @) stay as they are."
+)
 CERTIFICATE = ".certificate.json"
 """Ending of the certificate beside a table."""
 RUN = argument("The folder that caribou train --out wrote.")
@@ -72,6 +75,7 @@ class PredictOptions:
     )
     positive: str | None = option("The class that is flagged (default: that of the run).", needs="--threshold")
     prior: Path | None = PRIOR
+    keep_formulas: bool = KEEP_FORMULAS
 
 
 @command
@@ -110,7 +114,7 @@ def predict(given: PredictOptions) -> None:
             else:
                 probabilities = _released(given.run, model, data, out, given.other).probabilities
     cut = _threshold_of(model, given.threshold, given.positive)
-    write_pieces(predictions_tables(probabilities, model.classes, ids, title, cut, new), out)
+    write_pieces(predictions_tables(probabilities, model.classes, ids, title, cut, new), out, given.keep_formulas)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if cut is not None:
         chosen = "the best F1 on validation nodes" if given.threshold is None else "as given"
@@ -128,6 +132,7 @@ class EmbedOptions:
     run: Path = RUN
     out: Path = option("Write X^(K) to this new file: .csv, .parquet or .npy.", default=...)
     other: OtherGraphOptions
+    keep_formulas: bool = KEEP_FORMULAS
 
 
 @command
@@ -158,7 +163,8 @@ def embed(given: EmbedOptions) -> None:
     if out.suffix == ".npy":
         write_whole(out, lambda path: np.save(path, state))
     else:
-        write_pieces(tables_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
+        tables = tables_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title)
+        write_pieces(tables, out, given.keep_formulas)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
 
 

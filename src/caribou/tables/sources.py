@@ -21,6 +21,7 @@ from caribou.errors import DataError, InputError
 from caribou.graph.checks import listed, reading_call
 from caribou.machine.memory import require_memory
 from caribou.tables.cells import word_of
+from caribou.tables.formulas import unescaped, unescaped_column
 from caribou.tables.rules import ColumnRules, quoted, separator_word
 from caribou.tables.stores import Place, is_address, located, readable, without_secrets
 
@@ -248,19 +249,20 @@ class CsvFiles(_Files):
         from pyarrow import csv as arrow
 
         convert = arrow.ConvertOptions(
-            include_columns=list(titles),
-            column_types=dict.fromkeys(titles, "string"),
+            include_columns=[self._as_written[title] for title in titles],
+            column_types=dict.fromkeys(self._as_written.values(), "string"),
             strings_can_be_null=True,
             quoted_strings_can_be_null=True,
             null_values=[""],
         )
         read = arrow.ReadOptions(use_threads=False, block_size=_BLOCK, encoding=self.rules.encoding or "utf8")
         for place in self.places:
-            self._require(place, self._header(place), titles)
+            self._require(place, [unescaped(title) for title in self._header(place)], titles)
             parse = arrow.ParseOptions(delimiter=self._separator, newlines_in_values=True)
             first = 0
             with self._reading(place), place.filesystem.open_input_stream(place.path) as stream:
-                for batch in arrow.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert):
+                for cells in arrow.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert):
+                    batch = cells.from_arrays([unescaped_column(column) for column in cells.columns], list(titles))
                     for start in range(0, len(batch), size):
                         yield Piece(place.name, first + start, batch.slice(start, size))
                     first += len(batch)
@@ -269,8 +271,13 @@ class CsvFiles(_Files):
     def _separator(self) -> str:
         return self.rules.separator or ","
 
+    @cached_property
+    def _as_written(self) -> dict[str, str]:
+        """The titles in the file."""
+        return {unescaped(title): title for title in self._header(self.places[0])}
+
     def _titles(self) -> list[str]:
-        return self._header(self.places[0])
+        return [unescaped(title) for title in self._header(self.places[0])]
 
     def _header(self, place: Place) -> list[str]:
         with self._reading(place), place.filesystem.open_input_stream(place.path) as stream:
