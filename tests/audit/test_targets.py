@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from audit.known_bad_mechanisms.known_bad import edge_pair, graph
+from audit.traced import Traced
 from caribou import methods
 from caribou.audit.claims import Claim
 from caribou.audit.distinguish import distinguish
@@ -119,15 +120,6 @@ def require_all_of(name: str) -> None:
 # -- many runs ---------------------------------------------------------------------------------------------------------
 
 PAIR = edge_pair("two nodes", graph(2, []), 0, 1)
-
-
-@dataclass(frozen=True)
-class Traced:
-    """Noise alone, and where it was drawn."""
-
-    def __call__(self, g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
-        threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
-        return {"x": noise.gaussian((3,), std=1.0), "place": np.array([os.getpid(), threads])}
 
 
 @pytest.mark.slow
