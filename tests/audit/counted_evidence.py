@@ -16,4 +16,4 @@ def counted(claim: Claim, false: int, true: int, judged: int = 1000, confidence:
     level = 1 - (1 - confidence) / 2
     leak = claim.proven(false, true, judged, level)
     last = Judgement(judged, "score > 0 says second graph", false, true, level, leak)
-    return Evidence(claim, "pair", "target", (last,), confidence, 2 * judged, 0, SCORED)
+    return Evidence(claim, "pair", (last,), confidence, 2 * judged, 0, SCORED)

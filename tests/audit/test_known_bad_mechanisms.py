@@ -22,7 +22,7 @@ def test_every_claim_is_rejected(name: str) -> None:
     bad = KNOWN_BAD[name]
     for epsilon in (1.0, 8.0):
         target, pair, claim = bad.make(Budget(epsilon, 1e-5, bad.unit))
-        evidence = distinguish(target, pair, claim, runs=bad.runs, confidence=0.95, name=name)
+        evidence = distinguish(target, pair, claim, runs=bad.runs, confidence=0.95)
         verdict = judge({"distinguish": evidence}, claim, confidence=0.95)
         best = evidence.best
         assert verdict.word == VIOLATED, f"NOT REJECTED: {name} at {epsilon}: {best} of {claim.size}"

@@ -129,7 +129,6 @@ class Distinguish(Attack):
             confidence=terms.confidence,
             seed=audited.seed,
             workers=terms.workers if game.in_processes else 1,
-            name=f"{audited.name}, {name}",
             progress=lambda done, planned, bound: terms.progress(name, done, planned, bound),
         )
 
@@ -168,7 +167,6 @@ def distinguish(
     confidence: float = 0.95,
     seed: int = 0,
     workers: int = 1,
-    name: str = "target",
     progress: Callable[[int, int, float], None] | None = None,
 ) -> Evidence:
     """Play ``runs`` runs on each graph of a pair and prove what can be proven at ``confidence``.
@@ -184,7 +182,6 @@ def distinguish(
         seed: run k of a world draws its noise from a seed that follows from this one, the pair and k, so that the same call gives
             the same evidence.
         workers: more than 1 play in processes of one thread each; the target must then be picklable.
-        name: of the target, for the evidence.
         progress: called with the runs done and planned, both worlds together, and the largest epsilon proven so far.
 
     Returns:
@@ -232,7 +229,6 @@ def distinguish(
     return Evidence(
         stated,
         pair.name,
-        name,
         tuple(judgements),
         confidence,
         runs,

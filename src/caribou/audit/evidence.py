@@ -73,7 +73,6 @@ class Evidence(Proof):
 
     claim: Claim
     pair: str
-    target: str
     judgements: tuple[Judgement, ...]
     confidence: float
     planned: int
@@ -128,7 +127,6 @@ class Evidence(Proof):
         return {
             **super().to_json(),
             "pair": self.pair,
-            "target": self.target,
             "runs_per_graph": self.runs,
             "test": best.test,
             "false_positives": best.false,
