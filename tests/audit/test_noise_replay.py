@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,25 @@ import pytest
 from audit.known_bad_mechanisms.whole_methods import (
     CleanFit,
     CleanPredict,
+    CleanRelease,
     HalfNoiseInTheFit,
     LargerSensitivityOfTheFit,
     Sound,
 )
-from caribou.audit.noise_replay import Recording, ReplayedNoise, replay_fits
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.auditor import Audit
+from caribou.audit.noise_replay import Recording, ReplayedNoise, clean_shift, cost_of, neighbours, replay_fits
+from caribou.audit.verdict import VIOLATED
+from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Method
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.events import NonPrivate
 from caribou.randomness import Streams
 
 quick = pytest.mark.usefixtures("quick_encoder")
+NOT_ADDED = ("sage-edp", "lapgraph-edp", "sage-ndp")
+"""Some of their noise answers about pairs, or chooses."""
 
 
 def differences(method: Method) -> tuple[str, ...]:
@@ -81,3 +90,61 @@ def test_a_recorded_source_draws_what_its_source_draws() -> None:
     assert replayed.add_gaussian(value + 5, std=0.0).tolist() == (value + 5).tolist(), (
         "without noise nothing is replayed"
     )
+
+
+# -- clean shifts ------------------------------------------------------------------------------------------------------
+
+
+def worst_shift(method: Method, budget: Budget, transductive: bool = False) -> float:
+    audited = AuditedMethod("mine", method, budget, transductive=transductive)
+    shifts = [clean_shift(audited, pair) for pair in neighbours(budget.unit)]
+    assert not any(shift.unseen for shift in shifts)
+    return max(shift.ratio for shift in shifts)
+
+
+class InOrderOfDegree(Sound):
+    """Rows are released in the order of private degrees: an edge moves rows to other places."""
+
+    def clean(self, graph: Graph) -> np.ndarray:
+        return super().clean(graph)[np.argsort(-graph.degrees, kind="stable")]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_learning", "quick_public_steps")
+@pytest.mark.parametrize("name", [n for n, info in METHODS.items() if info.private and n not in NOT_ADDED])
+def test_clean_values_of_no_method_move_farther_than_its_noise_hides(name: str) -> None:
+    info = METHODS[name]
+    method = info.create(**({"declared_degree": 2} if info.unit is PrivacyUnit.NODE and name != "mlp-dp" else {}))
+    worst = worst_shift(method, Budget(1.0, 1e-5, info.unit), info.transductive)
+    assert worst <= 1 + 1e-6
+    assert worst > 0.7 or name == "mlp", "no pair shows much"
+
+
+@quick
+def test_shifts_that_cost_more_than_is_claimed_are_found_without_a_game() -> None:
+    budget = Budget(2.0, 1e-5)
+    assert worst_shift(Sound(), budget) == pytest.approx(1)
+    assert worst_shift(CleanRelease(), budget) == 0, "without noise nothing is hidden: games show it"
+    assert worst_shift(InOrderOfDegree(), budget) > 3
+    assert worst_shift(HalfNoiseInTheFit(), budget, transductive=True) == pytest.approx(2)
+    assert worst_shift(LargerSensitivityOfTheFit(), budget, transductive=True) == pytest.approx(10)
+    outcome = Audit(AuditedMethod("mine", InOrderOfDegree(), budget), ("noise-replay",)).run()
+    assert outcome.verdict.word == VIOLATED
+    assert "times as far as the noise hides" in outcome.verdict.reasons[0]
+    sound = Audit(AuditedMethod("mine", Sound(), budget), ("noise-replay",)).run()
+    assert "values under the noise move by at most 1 of what it hides" in sound.notes[-1]
+
+
+def test_noise_of_every_kind_pays_for_distances_in_its_own_norm() -> None:
+    before, after = Recording(), Recording()
+    for recording, shift in ((before, 0.0), (after, 1.0)):
+        noise = ReplayedNoise(NoiseSource.seeded(0), recording)
+        noise.add_gaussian(np.full(4, shift), std=4.0)
+        noise.add_laplace(np.full(4, shift), scale=8.0)
+        noise.add_discrete_laplace(np.full(4, int(shift)), epsilon=0.25)
+        assert not recording.unseen
+    gaussian, pure = cost_of(before.moved(after))
+    assert (gaussian.noise_multiplier, pure.epsilon) == (2.0, 0.5 + 1.0)
+    assert cost_of({("Gaussian", 1.0): [math.inf]}) == (NonPrivate(),)
+    noise.bernoulli(3, probability=0.5)
+    assert after.unseen, "not added to a value"

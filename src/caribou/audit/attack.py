@@ -56,7 +56,7 @@ class Findings:
     """What an attack found, by the name of its part: rates that it ``measured``, and lower bounds that it proved (``proofs``).
 
     ``skipped``: parts that were not made, and why. ``notes``: what else a reader must know, one sentence each. ``untried``: what
-    no game has tried; a verdict without a rejection says it.
+    no game has tried; a verdict without a rejection says it. ``broken``: promises that are broken, whatever games show.
 
     >>> Findings(skipped={"onerun": "it judges claims at edge level"}).proofs
     {}
@@ -67,6 +67,7 @@ class Findings:
     skipped: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
 
 
 class Attack(ABC):

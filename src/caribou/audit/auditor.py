@@ -16,6 +16,7 @@ from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.distinguish import MECHANISM
 from caribou.audit.evidence import Proof
 from caribou.audit.metrics import AttackResult
+from caribou.audit.noise_replay import SAME_COST
 from caribou.audit.verdict import Verdict, judge
 from caribou.errors import InputError
 from caribou.privacy.certificate import Certificate
@@ -30,8 +31,6 @@ def _loaded(home: str) -> Attack:
 
 ATTACKS: Mapping[str, Attack] = {name: _loaded(entry.home) for name, entry in CATALOGUE.items()}
 """All attacks by name, in the order in which an audit makes them."""
-SAME_COST = 1e-3
-"""Relative: accounting rounds up, by an amount that depends on the size of the graph."""
 NEEDS_PRIVACY = (Promise.CLAIM, Promise.POST_PROCESSING)
 """Promises that exist only where privacy is claimed."""
 
@@ -121,6 +120,7 @@ class Audit:
         announce(forecasts)
         fits = {name: forecast.fits for name, forecast in forecasts.items()}
         proofs: dict[str, Proof] = {}
+        broken = self._broken()
         untried: tuple[str, ...] = ()
         attacks: dict[str, AttackResult] = {}
         notes = _about_stored(self.stored, self.audited.fitted.certificate)
@@ -130,14 +130,14 @@ class Audit:
             attacks |= found.measured
             skipped |= found.skipped
             notes += found.notes
-            untried += found.untried
+            broken, untried = broken + found.broken, untried + found.untried
         verdict = judge(
             proofs,
             self.audited.claim,
             confidence=self.confidence,
             reproduce=self.reproduce,
             parts=(MECHANISM,),
-            broken=self._broken(),
+            broken=broken,
             untried=untried,
         )
         return Outcome(self.subject or self.audited.name, verdict, proofs, attacks, skipped, tuple(notes), fits)

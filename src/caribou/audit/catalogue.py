@@ -20,7 +20,7 @@ class Promise(StrEnum):
     CLAIM = "claim"
     """The claimed epsilon or mu itself: the attack proves a lower bound, and may reject the claim."""
     POST_PROCESSING = "post-processing"
-    """That a fit reads private edges through its noise alone."""
+    """That private values leave through the noise alone, and move by no more than it hides."""
     RATES = "rates"
     """The true positive rates that a certificate allows: the attack draws who is a member, and measures."""
     NONE = "none"
@@ -29,7 +29,7 @@ class Promise(StrEnum):
 
 TESTED: Mapping[Promise, str] = {
     Promise.CLAIM: "the claim",
-    Promise.POST_PROCESSING: "whether a fit reads edges through its noise alone",
+    Promise.POST_PROCESSING: "whether private values leave through the noise alone, and how far they move under it",
     Promise.RATES: "the rates that the certificate allows: it measures",
     Promise.NONE: "no promise: it measures",
 }
@@ -50,7 +50,7 @@ class Entry:
     @property
     def rejects(self) -> bool:
         """Whether it can reject a claim."""
-        return self.promise is Promise.CLAIM
+        return self.promise in (Promise.CLAIM, Promise.POST_PROCESSING)
 
     def cells(self, name: str) -> tuple[str, ...]:
         """The row of a table: `COLUMNS`."""
@@ -76,9 +76,9 @@ CATALOGUE: Mapping[str, Entry] = {
         "noise_replay:NoiseReplay",
         "everything handed out, and every value under the noise",
         Promise.POST_PROCESSING,
-        EDGE,
+        BOTH,
         False,
-        "2 fits",
+        "2 fits and 132 predictions, or two fits per pair",
     ),
     "onerun": Entry(
         "onerun:CanaryRun",

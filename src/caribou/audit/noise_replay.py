@@ -1,34 +1,42 @@
-"""Noise replay: does a fit read private edges through its noise alone?
+"""Noise replay: does a release read private values through its noise alone, and do they move by no more than it hides?
 
 The check fits a method on a graph without edges and records what `NoiseSource.add_gaussian`, `add_laplace` and
 `add_discrete_laplace` return. It then fits the method on a graph with edges and replays the recorded noisy values. Sound noise
 can produce the same values on both graphs, so a fit that post-processes noisy and public values hands out the same twice. A fit
 that also reads the edges directly does not. Two fits are enough, and the graphs may differ in any number of edges.
 
-Replay says nothing about the size of the noise. So the check also compares a fit with a prediction on another graph, which the
-audit plays in full: the scales of the noise, and how far edges move the clean values under each draw. A fit that bounds these
-values less needs more noise. This is a proxy for the sensitivity of a fit, on one graph and for one draw, and not a bound on it.
-Noise that is drawn first and added later cannot be replayed. Such a fit looks as if it read the edges, and is played in full.
+*Clean shifts*: on neighbours the same replay tells how far the values under each draw move. With the scale of the draw that is a
+cost; the costs of a release together must not exceed its claim. A method whose sensitivity is larger than it says is found in one
+run, however rarely its outputs would show it. (The same idea: "Re:cord-play", arXiv 2602.17454.)
+
+The check also compares a fit with a prediction on another graph, which the audit plays in full: the scales of the noise, and how
+far edges move the clean values under each draw. Noise that is drawn first and added later cannot be replayed. Such a fit looks as
+if it read the edges, and is played in full.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from caribou import methods
 from caribou.audit.attack import Attack, Findings, Forecast, Terms
-from caribou.audit.pairs import two_class_graph
+from caribou.audit.claims import Claim
+from caribou.audit.pairs import Pair, two_class_graph, worst_pairs
 from caribou.audit.targets import handed_out, without_edges
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
+from caribou.privacy.mechanism_records import MessagePassingRecord
 from caribou.randomness import Streams
 
 if TYPE_CHECKING:
@@ -38,6 +46,10 @@ BUSY = [(0, 1), (0, 2), (1, 2), (0, 11), (3, 7), (6, 7), (6, 11), (10, 11), (4, 
 """Edges of every kind that the pairs have."""
 SLACK = 1.01
 """How much more a fit may have to hide than a prediction: less than any number of runs would show."""
+SAME_COST = 1e-3
+"""Relative: accounting rounds up, by an amount that depends on the size of the graph."""
+NORMS = {"Gaussian": 2, "Laplace": 1, "discrete_laplace": 1}
+"""In which a shift costs what it costs under noise of a kind."""
 
 
 # -- the attack ----------------------------------------------------------------------------------------------------
@@ -45,29 +57,35 @@ SLACK = 1.01
 
 @dataclass(frozen=True)
 class NoiseReplay(Attack):
-    """Fits twice, predicts twice, and says what a replayed fit handed out differently."""
+    """Says what a replayed fit handed out differently, and how far clean values move between neighbours."""
 
     name: ClassVar[str] = "noise-replay"
 
     def forecast(self, audited: AuditedMethod, terms: Terms) -> Forecast:
-        """The fits of the claim: one without edges and one with edges, whatever the terms are."""
-        return Forecast(audited.claim_fits)
+        """The fits of the claim; where the method predicts no other graph, two per pair of neighbours."""
+        return Forecast(audited.claim_fits if audited.predicts_graphs else 2 * len(neighbours(audited.budget.unit)))
 
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Replay on the pairs' own nodes; ``terms`` change nothing."""
-        if not audited.predicts_graphs:
-            return Findings(
-                skipped={self.name: "it compares a fit with a prediction, and the method predicts no other graph"}
-            )
-        replay = audited.replay
-        terms.progress(self.name, 1, 1, 0.0)
-        if replay.through_noise_alone:
-            return Findings(notes=(f"{self.name}: a fit reads edges through its noise alone",))
-        return Findings(
-            notes=(
-                f"{self.name}: fits differ in {', '.join(replay.differences)}; a game of predictions does not speak for them",
-            )
+        notes = []
+        if audited.predicts_graphs:
+            found = audited.replay.differences
+            differing = f"fits differ in {', '.join(found)}; a game of predictions does not speak for them"
+            notes.append(differing if found else "a fit reads edges through its noise alone")
+        shifts = []
+        pairs = neighbours(audited.budget.unit)
+        for done, pair in enumerate(pairs, start=1):
+            shifts.append(clean_shift(audited, pair))
+            terms.progress(self.name, done, len(pairs), 0.0)
+        worst = max(shifts, key=lambda shift: shift.ratio)
+        if any(shift.unseen for shift in shifts):
+            notes.append("some of its noise is not added to values, so that clean shifts say nothing")
+            return Findings(notes=tuple(f"{self.name}: {note}" for note in notes))
+        notes.append(
+            f"over {len(shifts)} pairs, values under the noise move by at most {worst.ratio:.4g} of what it hides"
         )
+        broken = (f"{self.name}, {worst.describe()}",) if worst.ratio > 1 + SAME_COST else ()
+        return Findings(notes=tuple(f"{self.name}: {note}" for note in notes), broken=broken)
 
 
 # -- recording and replaying ---------------------------------------------------------------------------------------
@@ -78,6 +96,8 @@ class Recording:
     """What was drawn, in order: (stream, kind, scale); and by stream and number the noisy values and the clean ones below."""
 
     drawn: list[tuple[str, str, float]] = field(default_factory=list)
+    unseen: bool = False
+    """Whether noise was drawn that was not added to a value."""
     values: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     clean: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
@@ -91,7 +111,8 @@ class Recording:
         out: dict[tuple[str, float], list[float]] = {}
         for (_, kind, scale), (place, value) in zip(self.drawn, self.clean.items(), strict=True):
             there = other.clean.get(place)
-            far = float(np.linalg.norm(value - there)) if there is not None and there.shape == value.shape else math.inf
+            alike = there is not None and there.shape == value.shape
+            far = float(np.linalg.norm((value - there).ravel(), NORMS[kind])) if alike else math.inf
             out.setdefault((kind, scale), []).append(far)
         return {key: sorted(each, reverse=True) for key, each in out.items()}
 
@@ -105,6 +126,7 @@ class ReplayedNoise(NoiseSource):
         super().__init__(bytes(32), origin=inner.origin)  # no noise is drawn under this key: see `_next_stream`
         self._inner, self._recording, self._replayed, self._path = inner, recording, replayed, path
         self._count = 0
+        self._adding = False
 
     def stream(self, purpose: str) -> NoiseSource:
         """A child with the same recording."""
@@ -113,17 +135,21 @@ class ReplayedNoise(NoiseSource):
 
     def add_gaussian(self, value: np.ndarray, *, std: float) -> np.ndarray:
         """As `NoiseSource.add_gaussian`, or the recorded value."""
-        return self._added("Gaussian", std, value, super().add_gaussian(value, std=std))
+        return self._added("Gaussian", std, value, lambda: NoiseSource.add_gaussian(self, value, std=std))
 
     def add_laplace(self, value: np.ndarray, *, scale: float) -> np.ndarray:
         """As `NoiseSource.add_laplace`, or the recorded value."""
-        return self._added("Laplace", scale, value, super().add_laplace(value, scale=scale))
+        return self._added("Laplace", scale, value, lambda: NoiseSource.add_laplace(self, value, scale=scale))
 
     def add_discrete_laplace(self, counts: np.ndarray, *, epsilon: float) -> np.ndarray:
         """As `NoiseSource.add_discrete_laplace`, or the recorded value."""
-        return self._added("discrete_laplace", epsilon, counts, super().add_discrete_laplace(counts, epsilon=epsilon))
+        drawn = lambda: NoiseSource.add_discrete_laplace(self, counts, epsilon=epsilon)  # noqa: E731
+        return self._added("discrete_laplace", epsilon, counts, drawn)
 
-    def _added(self, kind: str, scale: float, value: np.ndarray, noisy: np.ndarray) -> np.ndarray:
+    def _added(self, kind: str, scale: float, value: np.ndarray, draw: Callable[[], np.ndarray]) -> np.ndarray:
+        self._adding = True
+        noisy = draw()
+        self._adding = False
         if noisy is value:  # nothing was added, so noise cannot explain a difference
             return noisy
         self._recording.drawn.append((self._path, kind, float(scale)))
@@ -138,6 +164,7 @@ class ReplayedNoise(NoiseSource):
 
     def _next_stream(self) -> Any:
         self._draws += 1
+        self._recording.unseen |= not self._adding
         return self._inner._next_stream()
 
 
@@ -207,3 +234,89 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     if a.dtype != b.dtype or not np.array_equal(a, b, equal_nan=True):
         return False
     return a.dtype.kind != "f" or np.array_equal(np.signbit(a), np.signbit(b))
+
+
+# -- clean shifts --------------------------------------------------------------------------------------------------
+
+
+@cache
+def neighbours(unit: PrivacyUnit) -> tuple[Pair, ...]:
+    """At edge level one graph with every pair of its nodes joined or not; at node level the pairs of games."""
+    if unit is not PrivacyUnit.EDGE:
+        return worst_pairs(unit)
+    busy = two_class_graph(BUSY)
+    found = []
+    for u, v in itertools.combinations(range(busy.num_nodes), 2):
+        there = busy.has_edge(u, v)
+        without, joined = busy.without_edge(u, v) if there else busy, busy if there else busy.with_edge(u, v)
+        found.append(Pair(f"nodes {u} and {v}", without, joined, unit))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What the clean values cost that differ between two neighbours, beside what is claimed about the pair.
+
+    ``moved``: a claim with the events that follow from distances and scales. ``unseen``: there was other noise beside.
+    """
+
+    pair: str
+    claim: Claim
+    moved: Claim
+    unseen: bool
+
+    @property
+    def ratio(self) -> float:
+        """The share of the claim that is used: of mu where both are Gaussian, else of epsilon."""
+        if not self.moved.events:
+            return 0.0
+        if not self.moved.is_private or self.claim.size <= 0:
+            return math.inf
+        if self.moved.kind == self.claim.kind == "mu":
+            return float(self.moved.mu or 0.0) / self.claim.size
+        return self.moved.spent / min(self.claim.epsilon, self.claim.spent)
+
+    def describe(self) -> str:
+        """In words."""
+        return (
+            f"{self.pair}: the values under the noise move {self.ratio:.3g} times as far as the noise hides, which costs "
+            f"epsilon = {self.moved.spent if self.moved.is_private else math.inf:.3g}; {self.claim.describe()} is claimed"
+        )
+
+
+def clean_shift(audited: AuditedMethod, pair: Pair) -> Shift:
+    """The release about one graph under noise, and about its neighbour with the same noisy values."""
+    first, second = Recording(), Recording()
+    for graph, noise in (
+        (pair.without, ReplayedNoise(NoiseSource.seeded(audited.seed), first)),
+        (pair.joined, ReplayedNoise(NoiseSource.seeded(audited.seed), second, first)),
+    ):
+        if audited.predicts_graphs:
+            weights = audited.fitted.weights
+            made = methods.predict_graph(audited.method, weights, graph, audited.budget, audited.streams, noise)
+        else:
+            made = methods.fit(audited.method, graph, audited.budget, audited.streams, noise)
+    claim = Claim.of_certificate(made.certificate, pair.group, pair.degree)
+    distances = first.moved(second)
+    for record in made.certificate.mechanisms:
+        if isinstance(record, MessagePassingRecord) and ("Gaussian", record.calibrated.noise_std) in distances:
+            # states before the last stay hidden: no hop may move farther than its sensitivity, and K of them cost kappa
+            hops = ("Gaussian", record.calibrated.noise_std)
+            distances[hops] = [max(distances[hops]) * math.sqrt(record.calibrated.kappa)]
+    events = cost_of(distances) if first.drawn == second.drawn else (NonPrivate(),)
+    moved = Claim(claim.epsilon, claim.delta, claim.unit, events)
+    return Shift(pair.name, claim, moved, first.unseen or second.unseen)
+
+
+def cost_of(moved: Mapping[tuple[str, float], list[float]]) -> tuple[Event, ...]:
+    """What noise of these kinds and scales pays for values that moved so far."""
+    squares = pure = 0.0
+    for (kind, scale), distances in moved.items():
+        if kind == "Gaussian":
+            squares += sum((far / scale) ** 2 for far in distances)
+        else:
+            pure += sum(distances) * (scale if kind == "discrete_laplace" else 1 / scale)
+    if not math.isfinite(squares + pure):
+        return (NonPrivate(),)
+    gaussian = (Gaussian(1 / math.sqrt(squares)),) if squares else ()
+    return gaussian + ((EpsilonDelta(pure),) if pure else ())
