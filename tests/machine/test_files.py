@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from caribou.machine import files
-from caribou.machine.files import atomic_file, atomic_folder, atomic_write, erase, private_folder
+from caribou.machine.files import atomic_file, atomic_folder, atomic_write, erase, private_folder, publish
 
 
 def names(folder: Path) -> list[str]:
@@ -127,6 +127,19 @@ def test_of_many_writers_one_is_last_and_each_is_whole(tmp_path: Path) -> None:
 def fill(folder: Path, text: str) -> None:
     (folder / "inner").mkdir()
     (folder / "inner" / "file").write_text(text)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_that_publish_a_file_one_is_first(links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", disk_full)
+    target = tmp_path / "target"
+    for name in ("first", "second"):
+        (tmp_path / name).write_text(name)
+    publish(tmp_path / "first", target)
+    with pytest.raises(FileExistsError):
+        publish(tmp_path / "second", target)
+    assert target.read_text() == "first"
 
 
 @pytest.mark.parametrize("exists", [False, True])

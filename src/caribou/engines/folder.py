@@ -44,19 +44,14 @@ class WorkFolder:
         self.path = path
         _make_private(path)
         self._lock = _locked(path)
-        self.record: dict[str, Any] = self._read()
-        if self.record.get("stage") in (None, "preparing"):
-            self._restart(request)
-        elif self.record["request"] != dict(request):
-            different = sorted(
-                key for key in request if self.record["request"].get(key) != json.loads(json.dumps(request[key]))
-            )
-            if different:
-                self.close()
-                raise RunError(
-                    f"{path} holds an unfinished release with another {', '.join(different)}: finish it with the same "
-                    "options, or remove it with --discard (what is charged stays charged)"
-                )
+        try:
+            self.record: dict[str, Any] = self._read()
+            if self.record.get("stage") in (None, "preparing"):
+                self._restart(request)
+            self._require_same(request)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def stage(self) -> str:
@@ -95,16 +90,17 @@ class WorkFolder:
         self.update(stage="prepared")
 
     def update(self, **changes: Any) -> None:
-        """Write the record, durably and whole."""
-        self.record = {**self.record, **changes}
+        """Write the record, durably and whole. Where that fails, what is remembered stays as it was."""
+        record = {**self.record, **changes}
         temporary = self.path / ".record.tmp"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(self.record, file)
+            json.dump(record, file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path / "record.json")
         self._sync()
+        self.record = record
 
     def first_key(self, new: Callable[[], RunKey]) -> RunKey:
         """The key of this run, before anything is charged: a new one is stored, and serves from now on."""
@@ -141,9 +137,13 @@ class WorkFolder:
         return np.load(self.path / f"sums-{number}.npy")
 
     def forget_incomplete_round(self) -> None:
-        """Remove hidden states that no resumed run would read; nothing to do once the folder is gone."""
+        """Remove hidden states that no resumed run would read; nothing to do once the folder is gone.
+
+        What it would read is what the disk says: a record that could not be written durably may be there all the same.
+        """
+        number = self._read().get("round") if self.path.is_dir() else None
         for state in (*self.path.glob("round-*.state"), *self.path.glob(RETIRED)):
-            if state.stem != f"round-{self.record['round']}":
+            if state.stem != f"round-{number}":
                 state.unlink()
 
     def close(self) -> None:
@@ -159,6 +159,15 @@ class WorkFolder:
         shutil.rmtree(self.path)
         self._lock.close()
 
+    def _require_same(self, request: Mapping[str, Any]) -> None:
+        asked, stands = json.loads(json.dumps(request)), self.record["request"]
+        different = sorted(key for key in asked if stands.get(key) != asked[key])
+        if different:
+            raise RunError(
+                f"{self.path} holds an unfinished release with another {', '.join(different)}: finish it with the same "
+                "options, or remove it with --discard (what is charged stays charged)"
+            )
+
     def _restart(self, request: Mapping[str, Any]) -> None:
         _erase_keys(self.path)
         for entry in self.path.iterdir():
@@ -172,7 +181,6 @@ class WorkFolder:
         if not path.exists():
             strangers = [entry.name for entry in self.path.iterdir() if entry.name not in ("lock", ".record.tmp")]
             if strangers:
-                self.close()
                 raise InputError(
                     f"work must be a new or empty folder, or one of an unfinished release, got {self.path}"
                 )

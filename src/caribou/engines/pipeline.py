@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -167,6 +169,17 @@ class ReleasedFile:
     resumed_at: int | None
 
 
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    """What the disk refuses, wherever it does, in one line."""
+    try:
+        yield
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise RunError(f"the release was not made: {error.strerror or error}{where}") from error
+
+
+@_disk_errors()
 def release_files(
     request: Request,
     *,
@@ -198,6 +211,7 @@ def release_files(
             certificate = Certificate.from_dict(folder.record["certificate"])
             if ledger is not None:
                 Account(ledger, request.name).mark_released(certificate)
+            _finish(folder)
             return ReleasedFile(certificate, resumed)
         files = _prepared(request, edges, features, calibrated, memory, folder)
 
@@ -222,15 +236,21 @@ def release_files(
             replace_fingerprint=replace_fingerprint,
             journal=folder,
         )
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        raise RunError(f"the release was not made: {error.strerror or error}{where}") from error
+        _finish(folder)
     finally:
-        if folder.stage in ("preparing", "prepared", "released"):
+        if folder.stage in ("preparing", "prepared"):
             folder.remove()
         folder.forget_incomplete_round()
         folder.close()
     return ReleasedFile(released.certificate, resumed)
+
+
+def _finish(folder: WorkFolder) -> None:
+    """The result is in its place, whether its private folder can be removed or not."""
+    try:
+        folder.remove()
+    except OSError as error:
+        warnings.warn(f"{folder.path} is as secret as the graph, and cannot be removed: {error.strerror}", stacklevel=3)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,22 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def publish(draft: Path, target: Path) -> None:
+    """Give a finished file a new name, at which nobody ever meets half of it; FileExistsError if there is one already.
+
+    Of two processes one makes the file, and the other finds it. The draft may stay beside it.
+    """
+    try:
+        os.link(draft, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # No hard links here (FAT, some network shares). The exclusive creation decides who is first; whoever looks between the
+        # two calls meets an empty file.
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        os.replace(draft, target)
+
+
 @contextmanager
 def atomic_folder(target: str | os.PathLike[str], *, replace: bool = False) -> Iterator[Path]:
     """A folder to write into, which becomes ``target`` when the block ends well and is removed otherwise.

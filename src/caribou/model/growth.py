@@ -7,13 +7,12 @@ state says so, on disk a note in each of its folders, and a ledger knows of copi
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from caribou.errors import InputError, RunError
-from caribou.machine.files import atomic_write
+from caribou.machine.files import atomic_write, publish
 from caribou.methods.base import GrowingMethod
 from caribou.model.state import ModelState, is_run_of
 from caribou.privacy.assumptions import AssumptionName
@@ -138,11 +137,14 @@ class ExtensionNotes:
         # keyed: it says whether two ledgers are the same one, and tells nothing else about it
         same = None if opened is None else opened.fingerprint([b"extension", self._extends.encode()])
         note = {"extends": self._extends, "certificate": certificate_id, "ledger": same, "asked": False}
+        draft = path.with_name(f".{certificate_id}.{EXTENDED}")
+        self._written[path] = note
         try:
-            with open(path, "x", encoding="utf-8") as file:
-                file.write(json.dumps(note) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                atomic_write(draft, json.dumps(note) + "\n")
+                publish(draft, path)  # whole: a run whose note cannot be read could never be extended
+            finally:
+                draft.unlink(missing_ok=True)
         except FileExistsError:
             if not self._may_go_on(path, opened, same):
                 raise RunError(
@@ -152,7 +154,6 @@ class ExtensionNotes:
                 ) from None
         except OSError as error:
             raise _not_writable(path, error) from error
-        self._written[path] = note
 
     def _may_go_on(self, path: Path, opened: Ledger | None, same: str | None) -> bool:
         if opened is None:

@@ -28,13 +28,14 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from caribou._validate import positive
 from caribou.errors import LedgerError
+from caribou.machine.files import publish
 
 APPLICATION_ID = 0x43415242  # "CARB"; `file` and SQLite tools read it from the header
 SCHEMA_VERSION = 3
@@ -144,23 +145,11 @@ class LedgerFile:
                 connection.execute("INSERT INTO secret (key) VALUES (?)", (key,))
                 connection.execute("INSERT INTO head (entries, hash) VALUES (0, ?)", (_seal(key, End(0, "")),))
                 connection.execute("COMMIT")
-            self._publish(draft)
+            # Whoever looks while the file is put in its place may meet an empty one, which is an error and not a fresh ledger.
+            with suppress(FileExistsError):  # another process was first; its ledger is the ledger
+                publish(draft, self.path)
         finally:
             draft.unlink(missing_ok=True)
-
-    def _publish(self, draft: Path) -> None:
-        try:
-            os.link(draft, self.path)
-        except FileExistsError:
-            return  # another process was first; its ledger is the ledger
-        except OSError:
-            # No hard links here (FAT, some network shares). The exclusive creation decides who is first; whoever
-            # looks between the two calls meets an empty file, which is an error and not a fresh ledger.
-            try:
-                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            except FileExistsError:
-                return
-            os.replace(draft, self.path)
 
     def _connect(self, path: Path) -> sqlite3.Connection:
         # mode=rw: a ledger that has vanished is an error; it is never recreated empty behind the caller's back.
