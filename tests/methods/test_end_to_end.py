@@ -12,22 +12,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 import caribou.methods.caribou as caribou_module
-import caribou.methods.edge_method as edge_method
 import caribou.methods.mlp as mlp_module
 import caribou.methods.node_method as node_level_module
 import caribou.methods.sage as sage_module
-import caribou.methods.votes as votes_module
-import caribou.models.count_likelihood as counts_module
-import caribou.models.heads as head
 from audit.collected_runs import Proven, prove
 from audit.quick_steps import quick_public_steps
 from caribou.audit.bounds import epsilon_bound, mu_bound
@@ -44,10 +39,8 @@ from caribou.methods.caribou import Caribou, CaribouNdp
 from caribou.methods.mlp import MlpDp, applied, centred
 from caribou.methods.node_method import side_by_side
 from caribou.methods.votes import VotesEdge, VotesNdp
-from caribou.models.class_prior import class_probabilities
-from caribou.models.classifier import ClassifierConfig, embed, module_from_arrays
-from caribou.models.encoder import Encoder, cross_fit, fit_one
-from caribou.models.objective import USUAL, Objective
+from caribou.models.classifier import embed, module_from_arrays
+from caribou.models.encoder import Encoder
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import gaussian_mu
@@ -61,51 +54,11 @@ EDGE, NODE = Budget(4.0, 0.085, "edge"), Budget(4.0, 0.085, "node")
 Scores = dict[str, float]
 
 
-@pytest.fixture(autouse=True)
-def cheap_public_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def cheap_public_steps(quick_learning: None) -> Iterator[None]:
     """Same code on the same inputs, fewer steps."""
-
-    def one_step(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> np.ndarray:
-        return start - 0.3 * loss(start)[1]
-
-    monkeypatch.setattr(head, "_minimise", one_step)
-    monkeypatch.setattr(head, "_kinds", lambda objective: [head.fit_bayes_head])
-    monkeypatch.setattr(counts_module, "LARGEST", 20)  # tables of the likelihood: no count of these graphs is larger
-    # a layer of ProGAP is as wide as the messages that it makes
-    small = partial(ClassifierConfig, epochs=2)
-    monkeypatch.setattr(edge_method, "ClassifierConfig", lambda hidden: small(hidden=min(hidden, 16)))
-    monkeypatch.setattr(edge_method, "cross_fit", partial(remembered_encoder, cross_fit))
-    monkeypatch.setattr(votes_module, "class_probabilities", remembered_prior)
-    monkeypatch.setattr(edge_method, "fit_one", partial(remembered_encoder, fit_one))
-
-
-_ENCODERS: dict[bytes, object] = {}
-
-
-def remembered_prior(graph: Graph, streams: Streams, objective: Objective) -> object:
-    """The real prior, in the same way."""
-    return remembered_encoder(lambda bare, streams, _: class_probabilities(bare, streams), graph, streams)
-
-
-def remembered_encoder(
-    real: Callable,
-    graph: Graph,
-    streams: Streams,
-    hidden: tuple[int, ...] = (4,),
-    objective: Objective = USUAL,
-) -> object:
-    """The real encoder, of a graph *without its edges*: what is remembered cannot depend on one."""
-    key = (
-        real.__name__.encode()
-        + graph.features.tobytes()
-        + graph.labels.tobytes()
-        + repr((streams.seed, hidden)).encode()
-    )
-    if key not in _ENCODERS:
-        nothing = np.empty((2, 0), dtype=int)
-        bare = Graph.from_edges(graph.features, nothing, graph.labels, graph.split, num_classes=graph.num_classes)
-        _ENCODERS[key] = real(bare, streams, hidden)
-    return _ENCODERS[key]
+    with quick_public_steps():
+        yield
 
 
 # -- one game ------------------------------------------------------------------------------------------------------
@@ -414,9 +367,8 @@ BASELINE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
 @pytest.mark.parametrize("name", BASELINE_GAMES)
 def test_no_attack_on_a_baseline_proves_more_than_is_claimed(name: str) -> None:
     make, power = BASELINE_GAMES[name]
-    with quick_public_steps():
-        game = make()
-        proven = game.play()
+    game = make()
+    proven = game.play()
     text = f"{name}: share {game.share(proven):.2f}, {proven} of {game.budget.epsilon}"
     assert not rejected(game, proven), f"VIOLATED: {text}"
     assert game.share(proven) >= power, f"the attack has no power: {text}"
