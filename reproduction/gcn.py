@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from caribou.graph import Graph
-from caribou.models.threads import one_thread
+from caribou.models.fit_context import one_thread
 from caribou.models.trainer import take_steps
 from caribou.randomness import Streams
 

@@ -78,8 +78,7 @@ def _links(cell: Cell, data_dir: Path | None, folder: Path) -> dict[str, Any]:
     """Hide edges, release what is left, score the hidden pairs."""
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods import fit
-    from caribou.models.hidden_pairs import hide_edges
-    from caribou.models.links import COSINE
+    from caribou.models.links import COSINE, hide_edges
     from caribou.randomness import Streams
     from reproduction.tasks import link_figures, rows_by_name
 

@@ -1,6 +1,6 @@
 """Downstream tasks on what a method released: link prediction and graph classification, scored on public benchmarks.
 
-Links: pairs are hidden before the release (`caribou.models.hidden_pairs`), and scored after it.
+Links: pairs are hidden before the release (`caribou.models.links`), and scored after it.
 
 Graphs: half of the graphs of a collection have public classes, and the others are predicted (transductive). Or all graphs of one
 collection train, and those of a second release, about another collection, are predicted (inductive).

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from audit.quick_steps import EncodersByContent
 from browser_support import Tab, open_browser
-from caribou.models import encoder, heads, module_training
+from caribou.models import encoder, heads, own_encoder
 
 # Derandomised: a red test must stay red when it is run again.
 settings.register_profile("caribou", derandomize=True, deadline=None)
@@ -57,8 +57,8 @@ def quick_encoder() -> Iterator[None]:
 @pytest.fixture
 def short_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules are trained for fewer steps, at a larger rate."""
-    monkeypatch.setattr(module_training, "EPOCHS", (2, 10))
-    monkeypatch.setattr(module_training, "LEARNING_RATE", 0.02)
+    monkeypatch.setattr(own_encoder, "EPOCHS", (2, 10))
+    monkeypatch.setattr(own_encoder, "LEARNING_RATE", 0.02)
 
 
 ENCODERS = EncodersByContent()

@@ -252,7 +252,7 @@ def test_noise_is_drawn_in_one_file() -> None:
         "caribou.datasets.generated",
         "caribou.datasets.fraud",
         "caribou.models.encoder",
-        "caribou.models.network",
+        "caribou.models.linear",
         "caribou.models.features",
     }
     # bytes over an erased key, and the number by which a process is known

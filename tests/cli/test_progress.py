@@ -6,7 +6,7 @@ import pytest
 
 from caribou.cli import progress
 from caribou.cli.progress import ProgressLine, fit_progress
-from caribou.models.progress import tell
+from caribou.models.fit_context import tell
 
 
 def test_without_a_terminal_a_line_stands_for_many_fits(

@@ -26,7 +26,7 @@ from caribou.methods.votes import VotesNdp
 from caribou.models.class_prior import fit_class_prior
 from caribou.models.encoder import cross_fit
 from caribou.models.features import unit_root_rows
-from caribou.models.network import chain_logits, network_from_arrays
+from caribou.models.linear import chain_logits, network_from_arrays
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.events import (

@@ -6,9 +6,13 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+import torch
 
 from caribou.models import linear
-from caribou.models.linear import default_logit_noise, path_length_schedule, shrink_rows
+from caribou.models.features import centred_unit_rows
+from caribou.models.linear import chain_logits, default_logit_noise, path_length_schedule, selu_network, shrink_rows
+from descent_support import C, D, data, mlp
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.4, 1.0, 3.9])
@@ -30,3 +34,18 @@ def test_shrinkage_by_hand() -> None:
     shrunk = shrink_rows(weights, noise_variance=6.0, strength=0.5)
     assert np.allclose(shrunk, [[0, 0, 0], [2, 0, -2], [0, 0, 0]])
     assert np.allclose(shrink_rows(weights, noise_variance=6.0, strength=0.0), weights - weights.mean(axis=1)[:, None])
+
+
+def test_centred_sparse_rows_give_the_outputs_of_the_explicit_matrix() -> None:
+    rows = centred_unit_rows(sp.csr_array(data()[0]), np.full(D, 0.2))
+    assert np.allclose(chain_logits(mlp(), rows), chain_logits(mlp(), rows.times(np.eye(D))))
+
+
+def test_only_the_last_weights_are_drawn_and_not_by_the_global_generator() -> None:
+    before = torch.get_rng_state()
+    network = selu_network(D, 400, C, np.random.default_rng(0))
+    assert torch.equal(torch.get_rng_state(), before)
+    values = {name: p.detach() for name, p in network.named_parameters()}
+    assert all(float(values[name].abs().max()) == 0 for name in ("0.weight", "0.bias", "2.bias"))
+    assert float(values["2.weight"].std()) == pytest.approx(400**-0.5, rel=0.1)
+    assert all(p.dtype == torch.float64 and p.requires_grad for p in network.parameters())

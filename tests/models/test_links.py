@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 import caribou as cb
+from caribou.datasets import load
 from caribou.errors import InputError
+from caribou.graph import Graph
 from caribou.metrics import Scored, area_under_curve, average_precision
-from caribou.models.links import LinkPredictor
+from caribou.models.links import LinkPredictor, hide_edges
+from caribou.randomness import Streams
 
 RNG = np.random.default_rng(0)
 STATE = RNG.standard_normal((40, 6))
@@ -72,3 +75,34 @@ def test_the_private_graph_is_refused_everywhere(argument: str) -> None:
 def test_bad_pairs(pairs: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         LinkPredictor().scores(STATE, pairs)
+
+
+GRAPH = load("csbm:nodes=150,average_degree=12,signal=2", seed=3)
+
+
+def codes(pairs: np.ndarray) -> set[tuple[int, int]]:
+    return {(min(u, v), max(u, v)) for u, v in pairs.T.tolist()}
+
+
+def test_hidden_edges_are_gone_and_other_pairs_are_no_edges() -> None:
+    hidden = hide_edges(GRAPH, Streams(0))
+    whole, left = codes(GRAPH.edge_index), codes(hidden.graph.edge_index)
+    edges, others = codes(hidden.pairs[:, hidden.labels == 1]), codes(hidden.pairs[:, hidden.labels == 0])
+    assert len(edges) == len(others) == 90
+    assert edges | left == whole
+    assert not edges & left
+    assert not others & whole
+    assert np.array_equal(hidden.graph.split.train, GRAPH.split.train)
+
+
+def test_other_pairs_are_uniform() -> None:
+    """On 12 nodes every pair that is no edge is drawn about equally often."""
+    graph = Graph.from_edges(np.eye(12), np.stack([np.arange(11), np.arange(1, 12)]))
+    counts: dict[tuple[int, int], int] = {}
+    for seed in range(550):
+        hidden = hide_edges(graph, Streams(seed), share=0.5)
+        for pair in codes(hidden.pairs[:, hidden.labels == 0]):
+            counts[pair] = counts.get(pair, 0) + 1
+    assert len(counts) == 55
+    assert 550 * 6 / 55 == 60
+    assert 32 < min(counts.values()) < max(counts.values()) < 92, "60 on average, standard deviation 7.3"

@@ -18,7 +18,8 @@ from torch import nn
 import caribou as cb
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.models.own_encoder import with_encoder
+from caribou.models import own_encoder
+from caribou.models.own_encoder import STEPS, batches_and_steps, module_logits, train_module, with_encoder
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("short_training")
@@ -164,3 +165,36 @@ def test_a_module_that_reads_edges_is_refused_with_the_reason() -> None:
 
     with pytest.raises(InputError, match="whose forward takes x, edge_index: edges are private"):
         cb.Model("mlp", cb.Budget(4), encoder=lambda d, c: Convolution(d, c)).fit(GRAPH)
+
+
+RNG = np.random.default_rng(0)
+POINTS = torch.from_numpy(RNG.standard_normal((700, 3)).astype(np.float32))
+SIGNS = (POINTS[:, 0] * POINTS[:, 1] > 0).long().numpy()
+
+
+def trained(seed: int, weights: np.ndarray | None = None) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        module = nn.Sequential(nn.Linear(3, 24), nn.ReLU(), nn.Linear(24, 2))
+    return train_module(module, POINTS.__getitem__, np.arange(500), SIGNS, np.random.default_rng(seed), weights)
+
+
+def test_it_learns_what_is_not_linear_and_follows_the_seed() -> None:
+    first, again = (module_logits(trained(0), POINTS.__getitem__, np.arange(500, 700)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert (first.argmax(dim=1).numpy() == SIGNS[500:]).mean() > 0.75
+
+
+def test_class_weights_move_the_decision() -> None:
+    shares = [
+        float((module_logits(trained(0, w), POINTS.__getitem__, np.arange(700)).argmax(dim=1) == 1).double().mean())
+        for w in (np.array([1.0, 0.02]), np.array([0.02, 1.0]))
+    ]
+    assert shares[0] + 0.2 < shares[1]
+
+
+def test_steps_follow_the_rows_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_encoder, "EPOCHS", (8, 80))
+    assert batches_and_steps(32) == (1, 80)
+    assert batches_and_steps(50 * 512) == (50, STEPS)
+    assert batches_and_steps(1000 * 512) == (1000, 8 * 1000)

@@ -18,8 +18,7 @@ from caribou.graph import Graph
 from caribou.methods import fit, method_info
 from caribou.metrics import Scored, area_under_curve
 from caribou.models.graph_classifier import GraphClassifier
-from caribou.models.hidden_pairs import hide_edges
-from caribou.models.links import LinkPredictor
+from caribou.models.links import LinkPredictor, hide_edges
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 

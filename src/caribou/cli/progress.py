@@ -49,7 +49,7 @@ class ProgressLine:
             typer.echo(f"{self.title}: {self.done} of {self.planned} done; {note}".rstrip("; "), err=True)
 
     def step(self, stage: str, done: int, planned: int | None, note: str = "") -> None:
-        """A step of one of them: `caribou.models.progress.Listener`. Where only one is planned, the bar is that of the stage."""
+        """A step of one of them: `caribou.models.fit_context.Listener`. Of one alone the bar is that of the stage."""
         words = f"{self.title}, {stage} {done}" if planned is None else f"{self.title}, {stage} {done} of {planned}"
         if self.planned > 1:
             self._bar.update(self._task, description=words, note=note)
@@ -63,7 +63,7 @@ class ProgressLine:
 @contextmanager
 def fit_progress(title: str, fits: int, *, stages: bool = True) -> Iterator[Callable[[], None]]:
     """Progress of fits; yields what is to be called after each. ``stages``: show the steps inside a fit, too."""
-    from caribou.models.progress import listening
+    from caribou.models.fit_context import listening
 
     with ProgressLine(title, fits) as line, listening(line.step) if stages else nullcontext():
         yield line.advance

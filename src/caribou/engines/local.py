@@ -13,7 +13,7 @@ from caribou.engines.edge_blocks import StoredEdges, Work
 from caribou.engines.kernels import Shards, empty_rows
 from caribou.engines.rounds import Progress, RoundGuard, Step, advance, joined
 from caribou.mechanisms.noise_source import BlockNoise
-from caribou.models.threads import one_thread
+from caribou.models.fit_context import one_thread
 
 T = TypeVar("T")
 

@@ -77,7 +77,7 @@ with deferred_imports():
         require_classifier_memory,
     )
     from caribou.models.features import sent_rows
-    from caribou.models.network import chain_logits, network_from_arrays
+    from caribou.models.linear import chain_logits, network_from_arrays
     from caribou.randomness import Streams
 
 MESSAGES = ("embeddings", "features")

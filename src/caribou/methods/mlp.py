@@ -66,9 +66,16 @@ with deferred_imports():
     from caribou.mechanisms.noisy_mean import private_mean
     from caribou.methods.base import Arrays, Outputs
     from caribou.models.class_prior import class_probabilities
-    from caribou.models.features import centred_unit_rows, random_directions, unit_root_rows, with_random_features
-    from caribou.models.network import chain_logits, first_layer, network_from_arrays, selu_network
-    from caribou.models.public_features import PublicBasis, public_basis, read_public_features
+    from caribou.models.features import (
+        PublicBasis,
+        centred_unit_rows,
+        public_basis,
+        random_directions,
+        read_public_features,
+        unit_root_rows,
+        with_random_features,
+    )
+    from caribou.models.linear import chain_logits, first_layer, network_from_arrays, selu_network
     from caribou.randomness import Streams
 
 RANDOM_FEATURE_SHARE = 0.1

@@ -49,7 +49,7 @@ with deferred_imports():
     from caribou.mechanisms.bounded_rows import unit_length
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods.base import Arrays, Outputs
-    from caribou.models.network import selu_network
+    from caribou.models.linear import selu_network
     from caribou.randomness import Streams
 
 

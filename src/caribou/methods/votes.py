@@ -56,9 +56,8 @@ from caribou.models.count_likelihood import (
     symbol_rates,
     vote_rates,
 )
+from caribou.models.fit_context import one_thread, tell
 from caribou.models.objective import Objective, cross_entropies
-from caribou.models.progress import tell
-from caribou.models.threads import one_thread
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedVotes, budget_mu, calibrate_votes, remaining_epsilon
 from caribou.privacy.mechanism_records import (

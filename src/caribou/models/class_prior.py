@@ -23,10 +23,11 @@ from caribou.graph import Graph
 from caribou.graph.fingerprint import key_mark, known_rows, row_digests
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
 from caribou.machine.owner import owner_key
-from caribou.models.boosted_trees import BoostedTrees
 from caribou.models.encoder import kept_priors
+from caribou.models.fit_context import one_thread
 from caribou.models.heads import fit_weights
 from caribou.models.learners import (
+    BoostedTrees,
     Learner,
     Linear,
     NearestRows,
@@ -37,7 +38,6 @@ from caribou.models.learners import (
 )
 from caribou.models.objective import USUAL, Objective
 from caribou.models.public_rows import BLOCK, PublicRows, blocks
-from caribou.models.threads import one_thread
 from caribou.randomness import Streams
 
 LEARNERS: dict[str, type[Learner]] = {

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from caribou._validate import MAX_EPOCHS, MAX_WIDTH, integer, unit_interval
 from caribou.errors import InputError
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
+from caribou.models.fit_context import one_thread
 from caribou.models.objective import USUAL, Objective
-from caribou.models.threads import one_thread
 from caribou.models.trainer import Validation, take_steps
 
 PART = 1 << 16

@@ -17,8 +17,8 @@ from caribou._validate import MAX_WIDTH, integer
 from caribou.errors import InputError
 from caribou.machine.deferred import deferred_imports
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
+from caribou.models.fit_context import one_thread
 from caribou.models.objective import USUAL, Objective
-from caribou.models.threads import one_thread
 
 with deferred_imports():
     import numpy as np
@@ -28,7 +28,7 @@ with deferred_imports():
 
     from caribou.graph import Graph
     from caribou.mechanisms.bounded_rows import row_norms, unit_length
-    from caribou.models.public_rows import column_moments
+    from caribou.models.public_rows import as_dense, column_moments
     from caribou.models.trainer import Score, Validation, first_larger, take_steps
     from caribou.randomness import Streams
 
@@ -138,10 +138,21 @@ class Scaling:
 
     def __call__(self, x: np.ndarray | sp.csr_array) -> np.ndarray | sp.csr_array:
         if self.centre is not None and self.spread is not None:
-            return (_dense(x) - self.centre) / self.spread
+            return (as_dense(x) - self.centre) / self.spread
         rows = sp.csr_array(x, dtype=np.float32)
         scale = (self.row_length / np.maximum(row_norms(rows), 1e-12)).astype(np.float32)
         return sp.csr_array(sp.diags_array(scale) @ rows)
+
+    def to_arrays(self, prefix: str) -> dict[str, np.ndarray]:
+        """Named arrays, for a saved model."""
+        given = {"row_length": np.array(self.row_length), "centre": self.centre, "spread": self.spread}
+        return {f"{prefix}.{name}": array for name, array in given.items() if array is not None}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], prefix: str) -> Scaling:
+        """The inverse of `to_arrays`."""
+        length = float(arrays[f"{prefix}.row_length"])
+        return cls(arrays.get(f"{prefix}.centre"), arrays.get(f"{prefix}.spread"), length)
 
     def by_rows(self, x: np.ndarray | sp.csr_array) -> ScaledRows | sp.csr_array:
         """As calling it, but dense features are scaled row by row when they are asked for: a mapped file stays on disk."""
@@ -164,7 +175,7 @@ class ScaledRows:
         return self.x.shape
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        return (_dense(self.x[rows]) - self.centre) / self.spread
+        return (as_dense(self.x[rows]) - self.centre) / self.spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,9 +214,7 @@ class Encoder:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
-        arrays = {"encoder.row_length": np.array(self.scaling.row_length)}
-        if self.scaling.centre is not None and self.scaling.spread is not None:
-            arrays |= {"encoder.centre": self.scaling.centre, "encoder.spread": self.scaling.spread}
+        arrays = self.scaling.to_arrays("encoder")
         for i, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
             arrays |= {f"encoder.weight_{i}": w, f"encoder.bias_{i}": b}
         return arrays
@@ -214,11 +223,8 @@ class Encoder:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoder:
         """The inverse of `to_arrays`."""
         layers = sum(1 for name in arrays if name.startswith("encoder.weight_"))
-        scaling = Scaling(
-            arrays.get("encoder.centre"), arrays.get("encoder.spread"), float(arrays["encoder.row_length"])
-        )
         return cls(
-            scaling,
+            Scaling.from_arrays(arrays, "encoder"),
             tuple(arrays[f"encoder.weight_{i}"] for i in range(layers)),
             tuple(arrays[f"encoder.bias_{i}"] for i in range(layers)),
         )
@@ -429,10 +435,6 @@ def _forward(
             h = h * (torch.rand(h.shape, generator=generator) >= of_hidden) / (1 - of_hidden)
         h = torch.bmm(h, w) + b
     return h
-
-
-def _dense(x: Any) -> np.ndarray:
-    return np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float32)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

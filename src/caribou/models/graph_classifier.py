@@ -14,8 +14,7 @@ import numpy as np
 from caribou._validate import MAX_WIDTH, integer, one_of
 from caribou.errors import CaribouError, InputError
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier
-from caribou.models.released_rows import refuse_graph, released_state
-from caribou.models.softmax_regression import fit_softmax_regression
+from caribou.models.released_rows import fit_softmax_regression, refuse_graph, released_state
 from caribou.randomness import Streams
 
 POOLINGS = ("mean", "sum")

@@ -22,7 +22,7 @@ from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.machine.memory import DOUBLE, require_memory
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.metrics import multilabel_metrics, regression_metrics
-from caribou.models.softmax_regression import RIDGE, fit_softmax_regression
+from caribou.models.released_rows import RIDGE, fit_softmax_regression
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.sensitivity import Bounds

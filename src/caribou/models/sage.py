@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from caribou.machine.memory import SINGLE, require_memory
 from caribou.models.classifier import class_weights
 from caribou.models.encoder import Scaling
+from caribou.models.fit_context import one_thread
 from caribou.models.objective import USUAL, Objective
 from caribou.models.sage_config import SageConfig
-from caribou.models.threads import one_thread
 from caribou.models.trainer import Validation, take_steps
 
 CHECK_EVERY = 5
@@ -146,10 +146,7 @@ class SageModel:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
         arrays = {f"sage.{name}": tensor.numpy() for name, tensor in self.network.state_dict().items()}
-        arrays["scaling.row_length"] = np.array(self.scaling.row_length)
-        if self.scaling.centre is not None and self.scaling.spread is not None:
-            arrays |= {"scaling.centre": self.scaling.centre, "scaling.spread": self.scaling.spread}
-        return arrays
+        return arrays | self.scaling.to_arrays("scaling")
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], config: SageConfig) -> SageModel:
@@ -157,10 +154,7 @@ class SageModel:
         state = {k.removeprefix("sage."): torch.from_numpy(np.array(v)) for k, v in arrays.items() if "sage." in k}
         network = SageNetwork(state["first.weight"].shape[1], state["head.weight"].shape[0], config)
         network.load_state_dict(state)
-        scaling = Scaling(
-            arrays.get("scaling.centre"), arrays.get("scaling.spread"), float(arrays["scaling.row_length"])
-        )
-        return cls(scaling, network.eval())
+        return cls(Scaling.from_arrays(arrays, "scaling"), network.eval())
 
 
 @one_thread()

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from caribou._validate import integer
+from caribou.models.fit_context import tell
 from caribou.models.objective import USUAL, Objective
-from caribou.models.progress import tell
 
 State = TypeVar("State")
 Score = tuple[float, float]
@@ -123,7 +123,7 @@ def take_steps(
         validation: how states are scored; None keeps none of them.
         learning_rate: the number of a step -> the learning rate of that step; None leaves it as it is.
         patience: end after so many looks in a row that improved no model; None takes all steps.
-        stage: what is trained, for whoever listens (`caribou.models.progress`).
+        stage: what is trained, for whoever listens (`caribou.models.fit_context`).
 
     Returns:
         The best checkpoint of each model, in the order of ``validation.scores``. The model is left in its last state: loading
