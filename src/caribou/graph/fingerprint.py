@@ -29,10 +29,12 @@ _KEYS = 1 << 20
 """Entries of the adjacency matrix whose rows are counted together."""
 
 
-def row_digests(features: np.ndarray | sp.csr_array, key: bytes) -> np.ndarray:
+def row_digests(
+    features: np.ndarray | sp.csr_array, key: bytes, numbers: np.ndarray | slice = slice(None)
+) -> np.ndarray:
     """A short digest of every row, in single precision; equal for equal rows, dense or sparse. -> [n], int64
 
-    ``key``: a secret one (`caribou.machine.owner`), without which nobody can test guesses for a row.
+    ``key``: a secret one (`caribou.machine.owner`), without which nobody can test guesses for a row. ``numbers``: of which rows.
 
     >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     >>> first, second, third = row_digests(rows, b"mine")
@@ -42,8 +44,9 @@ def row_digests(features: np.ndarray | sp.csr_array, key: bytes) -> np.ndarray:
     True
     """
     found: list[bytes] = []
-    for first in range(0, features.shape[0], _ROWS):
-        part = sp.csr_array(features[first : first + _ROWS], dtype=np.float32, copy=True)
+    asked = np.arange(features.shape[0])[numbers]
+    for first in range(0, len(asked), _ROWS):
+        part = sp.csr_array(features[asked[first : first + _ROWS]], dtype=np.float32, copy=True)
         part.sum_duplicates()
         part.eliminate_zeros()
         columns, values = part.indices.astype("<i8"), part.data.astype("<f4")

@@ -90,7 +90,7 @@ class KnownRows:
         [[0.5, 0.5], [0.5, 0.5]]
         """
         key = owner_key()
-        seen, place, count = np.unique(row_digests(features, key)[rows], return_inverse=True, return_counts=True)
+        seen, place, count = np.unique(row_digests(features, key, rows), return_inverse=True, return_counts=True)
         sums = np.zeros((len(seen), probabilities.shape[1]))
         np.add.at(sums, place, probabilities)
         return cls(seen, (sums / count[:, None]).astype(np.float32), key_mark(key))
@@ -114,7 +114,7 @@ class KnownRows:
 
     def share_in(self, features: Table, rows: np.ndarray) -> float:
         """The share of some rows that are known. [n, d], [m]"""
-        return float(np.isin(row_digests(features, owner_key())[rows], self.digests).mean())
+        return float(np.isin(row_digests(features, owner_key(), rows), self.digests).mean())
 
 
 @dataclass(frozen=True, eq=False)
