@@ -109,7 +109,7 @@ LINES = {
     "mechanisms": 2_500,
     "methods": 4_850,
     "model": 2_270,
-    "models": 4_750,
+    "models": 4_700,
     "pages": 1_690,
     "privacy": 7_545,
     "tables": 3_950,
