@@ -371,7 +371,7 @@ def test_cost_of_a_search() -> None:
         ({"expected_trials": 3}, "order must name a setting"),
         ({"random": {"shape": 1.0, "stop": 0.5}}, "order must be empty"),
         ({"random": {"shape": 1.0, "stop": 0.1}, "order": []}, "expected_trials must be the mean 10"),
-        ({"trials": [{"settings": {}, "mechanisms": []}]}, "trial must have settings and mechanisms"),
+        ({"trials": [{"settings": {}, "mechanisms": []}]}, "mechanisms must be listed"),
         ({"trials": [{"settings": {}, "mechanisms": [messages().to_dict()]}]}, "must have a theorem at node level"),
         (
             {"trials": [{"settings": {}, "mechanisms": [NoReleaseRecord(unit=NODE, why="x").to_dict()] * 2}]},

@@ -52,7 +52,6 @@ from caribou.privacy.documents import (
     close,
     differences,
     read_fields,
-    same,
     schema_of,
     schema_of_fields,
     stated_fields,
@@ -294,12 +293,9 @@ class MechanismRecord:
                 "name": schema_of(Words, parts),
                 "theorem": schema_of(Words, parts),
                 "details": details | {"additionalProperties": {"type": ["number", "string", "null"]}},
-                "costs": schema_of(_COSTS, parts),
+                "costs": schema_of(Mapping[Group, tuple[Event, ...]], parts),
             }
         )
-
-
-_COSTS = Mapping[Group, tuple[Event, ...]]
 
 
 def _each(groups: Sequence[Group], *events: Event) -> Costs:
@@ -362,28 +358,21 @@ class MessagePassingRecord(MechanismRecord):
 
     def __post_init__(self) -> None:
         c = self.calibrated.recomputed()
-        s, node = c.sensitivity, c.sensitivity.unit is PrivacyUnit.NODE
-        payers = _payers(self.payers, s.unit)
+        s = c.sensitivity
         _require_nodes(s.bounds, c.arithmetic.nodes)
         parameters = dict(s.parameters)
         if parameters.pop("columns", c.arithmetic.columns) != c.arithmetic.columns:
             raise CertificateError(f"columns must be the same in layer and state, got {c.arithmetic.columns}")
-        layer_inputs = (Assumption(LAYER_ASSUMPTIONS[s.layer]),) if s.layer in LAYER_ASSUMPTIONS else ()
-        object.__setattr__(self, "calibrated", c)
-        object.__setattr__(self, "payers", payers)
-        self._follow(
+        _follow_rounds(
+            self,
+            c,
             f"{s.theorem}; the last of K states is mu-GDP (docs/privacy.md, Theorem 1)",
-            lambda degree: _each(payers, c.event if degree is None else c.event_at(degree)),
-            by_degree=node,
-            figures={"noise_multiplier": c.noise_multiplier, "error": c.arithmetic.error(c.noise_std)},
-            scope=_reach(s.bounds) if node else EVERY_GRAPH,
-            needs=(initial_state(s.unit), *layer_inputs, *(_of_the_cut(s.bounds) if node else ())),
+            figures={"noise_multiplier": c.noise_multiplier},
+            needs=(Assumption(LAYER_ASSUMPTIONS[s.layer]),) if s.layer in LAYER_ASSUMPTIONS else (),
             public={
-                "hops": c.hops,
                 "layer": s.layer,
                 **parameters,
                 "degree_floor": s.bounds.degree_floor,
-                **_public_bounds(s.bounds),
                 "columns": c.arithmetic.columns,
             },
             declared=("details.sensitivity.parameters",),
@@ -404,30 +393,40 @@ class SumsRecord(MechanismRecord):
     def __post_init__(self) -> None:
         c = self.calibrated.recomputed()
         s, node = c.sensitivity, c.sensitivity.unit is PrivacyUnit.NODE
-        payers = _payers(self.payers, s.unit)
         if node:
             _require_no_floor(s.bounds)
             _require_nodes(s.bounds, c.arithmetic.nodes)
         # at node level the public columns are those of the features
         columns = {} if node else {"columns": c.arithmetic.columns}
-        object.__setattr__(self, "calibrated", c)
-        object.__setattr__(self, "payers", payers)
-        self._follow(
-            s.theorem,
-            lambda degree: _each(payers, c.event if degree is None else c.event_at(degree)),
-            by_degree=node,
-            figures={"error": c.arithmetic.error(c.noise_std)},
-            scope=_reach(s.bounds) if node else EVERY_GRAPH,
-            needs=(initial_state(s.unit), *(_of_the_cut(s.bounds) if node else ())),
-            public={
-                "hops": c.hops,
-                "radius": s.radius,
-                **columns,
-                **_public_bounds(s.bounds),
-                "nodes": c.arithmetic.nodes,
-            },
-            declared=("details.arithmetic.nodes", "details.arithmetic.columns"),
-        )
+        declared = ("details.arithmetic.nodes", "details.arithmetic.columns")
+        _follow_rounds(self, c, s.theorem, public={"radius": s.radius, **columns}, declared=declared)
+
+
+def _follow_rounds(
+    record: MessagePassingRecord | SumsRecord,
+    calibrated: CalibratedPropagation | CalibratedSums,
+    theorem: str,
+    *,
+    public: Mapping[str, Any],
+    declared: Sequence[str],
+    figures: Mapping[str, Any] = MappingProxyType({}),
+    needs: Sequence[Assumption] = (),
+) -> None:
+    """What follows for every mechanism that reads all neighbours in rounds; at node level a node pays for its own degree."""
+    bounds, unit, error = calibrated.sensitivity.bounds, calibrated.sensitivity.unit, calibrated.arithmetic.error
+    node, payers = unit is PrivacyUnit.NODE, _payers(record.payers, unit)
+    object.__setattr__(record, "calibrated", calibrated)
+    object.__setattr__(record, "payers", payers)
+    record._follow(
+        theorem,
+        lambda degree: _each(payers, calibrated.event if degree is None else calibrated.event_at(degree)),
+        by_degree=node,
+        figures={**figures, "error": error(calibrated.noise_std)},
+        scope=_reach(bounds) if node else EVERY_GRAPH,
+        needs=(initial_state(unit), *needs, *(_of_the_cut(bounds) if node else ())),
+        public={"hops": calibrated.hops, **public, **_public_bounds(bounds), "nodes": calibrated.arithmetic.nodes},
+        declared=declared,
+    )
 
 
 # -- training and means -----------------------------------------------------------------------------------------------
@@ -790,17 +789,6 @@ class Trial:
     settings: Mapping[str, Any]
     mechanisms: tuple[MechanismRecord, ...]
 
-    def require(self, unit: PrivacyUnit) -> None:
-        """A trial is judged like a release of its own."""
-        if not self.mechanisms:
-            raise CertificateError("trial must have settings and mechanisms, got no mechanism")
-        for record in self.mechanisms:
-            if record.level is not unit:
-                raise CertificateError(f"{record.name} of a trial must have a theorem at {unit.value} level, got none")
-        problem = wrong_payers(self.mechanisms, unit)
-        if problem is not None:
-            raise CertificateError(f"trial must be paid by whom it touches: {problem}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionRecord(MechanismRecord):
@@ -828,7 +816,7 @@ class SelectionRecord(MechanismRecord):
             raise CertificateError(f"score_noise must be given at node level and only there, got {self.score_noise!r}")
         self._require_order()
         for trial in self.trials:
-            trial.require(self.unit)
+            require_one_unit(trial.mechanisms, self.unit)  # a trial is judged like a release of its own
         every = [record for trial in self.trials for record in trial.mechanisms]
         determined = [a for trial in self.trials for a in determined_assumptions(trial.mechanisms, self.unit)]
         # whether *no* edge is read, and how noise is sampled, are questions to all trials together
@@ -844,10 +832,7 @@ class SelectionRecord(MechanismRecord):
             needs=tuple({a.name: a for a in determined if a.name not in together}.values()),
             reads_edges=any(record.reads_edges for record in every),
             samplers=samplers,
-            declared=(
-                *("details.epsilon_of_a_trial", "details.order", "details.trials: order", "details.trials: complete"),
-                *self._declared_of_trials(),
-            ),
+            declared=("details.epsilon_of_a_trial", "details.order", "details.trials"),
         )
 
     def _require_order(self) -> None:
@@ -874,30 +859,12 @@ class SelectionRecord(MechanismRecord):
         return _each(everyone(self.unit), EpsilonDelta(epsilon, self.delta))
 
     def disagreement(self, public: Mapping[str, Any], delta: float) -> str | None:
-        """The search must be judged at the delta of the claim, on the declared graph, and no trial may cost more than stated."""
+        """The search must be judged at the delta of the claim, and no trial may cost more than stated."""
         if self.delta != delta:
             return f"delta must be that of the claim, {delta:g}, got {self.delta:g}"
-        for trial in self.trials:
-            settings = {key: value for key, value in trial.settings.items() if value is not None}
-            for inner in trial.mechanisms:
-                if "nodes" in inner.public and not same(public.get("nodes"), inner.public["nodes"]):
-                    return f"nodes of every trial must be the public ones, got {inner.public['nodes']}"
-                wrong = [key for key in inner.public if key in settings and not same(settings[key], inner.public[key])]
-                if wrong:
-                    return f"settings of a trial must be those of its mechanisms, got another {', '.join(wrong)}"
         spent, most = max(epsilon_of(cost, delta) for cost in {*self._each_trial()}), self.epsilon_of_a_trial
         # PLD rounds up where a score is composed with a trial
         return None if spent <= most + 1e-3 * max(1.0, most) else f"a trial costs {spent:.6g}, stated {most:.6g}"
-
-    def _declared_of_trials(self) -> list[str]:
-        found = []
-        for number, trial in enumerate(self.trials):
-            here = f"details.trials.{number}.mechanisms"
-            found += [f"details.trials.{number}.settings", f"{here}: order", f"{here}: complete"]
-            for place, inner in enumerate(trial.mechanisms):
-                drawn = [f"details.{key}" for key in inner.details] if isinstance(inner, ResponseRecord) else []
-                found += [f"{here}.{place}.{path}" for path in ("name", *inner.declared, *drawn[1:])]
-        return found
 
 
 @lru_cache(maxsize=256)
@@ -1050,6 +1017,19 @@ def determined_assumptions(records: Sequence[MechanismRecord], unit: PrivacyUnit
     if not any(record.reads_edges for record in records):
         found.append(Assumption(AssumptionName.NO_EDGE_READ))
     return tuple({assumption.name: assumption for assumption in found}.values())
+
+
+def require_one_unit(records: Sequence[MechanismRecord], unit: PrivacyUnit) -> None:
+    """What one edge costs is no promise to a person: a ledger would count it, and no verifier would accept it."""
+    if not records:
+        raise CertificateError.of("mechanisms", "be listed", "none")
+    for record in records:
+        if record.level is not unit:
+            words = f"have a theorem at {unit.value} level"
+            raise CertificateError.of(record.name, words, f"one at {record.level.value} level")
+    problem = wrong_payers(records, unit)
+    if problem is not None:
+        raise CertificateError(f"mechanisms must be paid by whom they touch: {problem}")
 
 
 def wrong_payers(records: Sequence[MechanismRecord], unit: PrivacyUnit) -> str | None:

@@ -25,7 +25,7 @@ from caribou.privacy.mechanism_records import (
     composed,
     determined_assumptions,
     groups_of,
-    wrong_payers,
+    require_one_unit,
 )
 from caribou.privacy.scope import Scope
 from caribou.privacy.sizes import Sizes
@@ -132,7 +132,7 @@ class ReleasePlan:
         A plan that exceeds its budget, or that a mechanism without a theorem at its unit is part of, is refused.
         """
         budget = self.budget
-        self._require_one_unit()
+        require_one_unit(self.mechanisms, budget.unit)
         spent = epsilon_of(self.cost, budget.delta)
         if spent > budget.epsilon:
             raise CertificateError(f"epsilon_spent must be <= epsilon = {budget.epsilon:g}, got {spent!r}")
@@ -149,18 +149,6 @@ class ReleasePlan:
             certificate_id=uuid.uuid4().hex,
             **figures(self.mechanisms, budget.unit, budget.delta, self.public_parameters.get("nodes")),
         )
-
-    def _require_one_unit(self) -> None:
-        """What one edge costs is no promise to a person: a ledger would count it, and no verifier would accept it."""
-        unit = self.budget.unit
-        for record in self.mechanisms:
-            if record.level is not unit:
-                raise CertificateError(
-                    f"{record.name} must have a theorem at {unit.value} level, got one at {record.level.value} level"
-                )
-        problem = wrong_payers(self.mechanisms, unit)
-        if problem is not None:
-            raise CertificateError(f"mechanisms must be paid by whom they touch: {problem}")
 
 
 def figures(records: Sequence[MechanismRecord], unit: PrivacyUnit, delta: float, nodes: int | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from caribou.errors import CaribouError, InputError
 from caribou.privacy.accounting import event_words, pld_epsilon, rdp_epsilon_of
-from caribou.privacy.assumptions import DECLARED, DETERMINED, STANDING, Assumption, AssumptionName
+from caribou.privacy.assumptions import DECLARED, DETERMINED, STANDING, AssumptionName
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import NO_PRIVACY, WORDS, Certificate, versions
 from caribou.privacy.documents import differences, same, write
@@ -23,7 +23,6 @@ from caribou.privacy.events import EpsilonDelta, NonPrivate
 from caribou.privacy.mechanism_records import (
     Mechanism,
     MechanismRecord,
-    SelectionRecord,
     determined_assumptions,
     groups_of,
     wrong_payers,
@@ -181,30 +180,21 @@ def _check_assumptions(c: Certificate, report: _Report) -> None:
 
     stated = {assumption.name: assumption for assumption in c.assumptions}
     needed = {assumption.name: assumption for assumption in determined_assumptions(c.mechanisms, c.unit)}
-    for name in (*STANDING, *needed, *_of_features(c), *_of_public_sample(c)):
+    for name in (*STANDING, *needed, *_of_features(c)):
         if name not in stated:
             fails(name, "must be stated, got nothing")
         elif name in needed and stated[name].parameters != needed[name].parameters:
             fails(name, f"must say {needed[name].statement!r}")
     for name in stated.keys() & DETERMINED - needed.keys():
         fails(name, "must not be stated: the mechanisms say otherwise")
-    batch = stated.get(AssumptionName.ARRIVALS)
-    if batch is not None:
-        votes = [record.mechanism for record in c.mechanisms] == [Mechanism.EDGE_VOTES]
-        if not votes or not _public_is(c, "batch", batch.parameters["batch"]):
-            fails(batch.name, "must be stated of votes alone, with the batch of the parameters")
     searches = [record.theorem for record in c.mechanisms if record.mechanism is Mechanism.PRIVATE_SELECTION]
-    search = stated.get(AssumptionName.HYPER_PARAMETERS)
-    if search is not None and _stated_searches(search) != searches:
-        fails(search.name, f"must name the search {searches or 'nothing'}")
+    if AssumptionName.HYPER_PARAMETERS in stated:
+        search = stated[AssumptionName.HYPER_PARAMETERS].parameters["search"]
+        if searches != ([] if search is None else [search]):
+            fails(AssumptionName.HYPER_PARAMETERS, f"must name the search {searches or 'nothing'}")
     places = [stated[name] for name in (AssumptionName.RANDOMNESS, AssumptionName.HIDDEN_STATES) if name in stated]
     if len({place.parameters["resumable"] for place in places}) > 1:
         fails(AssumptionName.HIDDEN_STATES, "must be kept where the key is, got another place")
-
-
-def _stated_searches(hyper_parameters: Assumption) -> list[str]:
-    search = hyper_parameters.parameters["search"]
-    return [] if search is None else [search]
 
 
 def _of_features(c: Certificate) -> tuple[AssumptionName, ...]:
@@ -212,15 +202,6 @@ def _of_features(c: Certificate) -> tuple[AssumptionName, ...]:
     alone = all(record.mechanism in (Mechanism.MESSAGE_PASSING, Mechanism.OWN) for record in c.mechanisms)
     other_start = alone and c.public_parameters.get("start") not in (None, START)
     return (AssumptionName.FEATURES_WITHOUT_EDGES,) if c.unit is PrivacyUnit.EDGE and not other_start else ()
-
-
-def _of_public_sample(c: Certificate) -> tuple[AssumptionName, ...]:
-    """The assumption on a public sample of features, if the declared settings, or those of a trial, name one."""
-    searches = [record for record in c.mechanisms if isinstance(record, SelectionRecord)]
-    settings = [c.public_parameters, *(trial.settings for search in searches for trial in search.trials)]
-    models = [value.get("base", value) for value in settings]
-    used = any(isinstance(model, Mapping) and model.get("public_features") is not None for model in models)
-    return (AssumptionName.PUBLIC_FEATURES,) if used else ()
 
 
 def _check_cost(c: Certificate, report: _Report) -> tuple[float, float | None]:
