@@ -226,7 +226,7 @@ class TestFacebook:
         outside.indices[6] = 10**6  # SciPy would write there when it turns columns into rows
         found = {"A": outside, "local_info": np.ones((7, 7), np.int32)}
         monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: found)
-        with pytest.raises(DataError, match=r"A must have sparse indices in \[0, 7\), got 0 to 1000000"):
+        with pytest.raises(DataError, match=r"A must have sparse indices inside of its shape"):
             facebook_graph(target)
 
 

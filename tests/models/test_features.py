@@ -134,6 +134,6 @@ def test_public_features_that_cannot_be_used_are_refused(tmp_path: Path) -> None
     outside = sp.csr_array(np.eye(3))
     outside.indices[2] = 10**6  # SciPy would multiply with whatever lies there
     sp.save_npz(tmp_path / "outside.npz", outside)
-    refused("outside.npz", r"must have sparse indices in \[0, 3\), got 0 to 1000000")
+    refused("outside.npz", "must have sparse indices inside of its shape")
     refused("missing.npy", "must be an existing file")
     refused("table.txt", "must end in .npy")

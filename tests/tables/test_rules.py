@@ -73,7 +73,7 @@ def test_node_level_refuses_what_was_learned_or_left_as_it_is() -> None:
     for changes, message in (
         (
             {"unscaled": ["age"]},
-            r"declared range .* got 'age' without: give --range age=LOW:HIGH .* --range amount=0:10000",
+            r"declared range .* got 'age' without: give --range age=LOW:HIGH",
         ),
         ({"categories": {"city": None}}, r"categories must be declared .* got 'city' .* --category city=a,b,c"),
         ({"learned_fills": {"age": 1.0}}, r"fills must be declared .* got 'age' .* --fill age=0"),

@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import socket
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,8 +106,7 @@ def _downloaded(spec: Public, folder: Path | None) -> Graph:
     try:
         cache.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{spec.name}-", dir=cache))
-        with _time_limit(_TIMEOUT_SECONDS):
-            graph = _fetched(spec, work)
+        graph = _fetched(spec, work)
         check_statistics(graph, spec, f"download of {spec.name}")
         # Written inside the working folder and then moved: a file of that name in the cache is always complete.
         os.replace(write_graph(graph, work / spec.files[0], compress=spec.sparse), cache / spec.files[0])
@@ -157,17 +154,6 @@ def _fetch(address: str, digest: str, folder: Path) -> None:
         raise DataError(
             f"{address}: SHA-256 must be {digest}, got {found}: this is another file, and it was not opened"
         )
-
-
-@contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Limit how long a connection may stay silent, also inside libraries that set no limit."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
 
 
 #: Columns of ``local_info`` in a Facebook100 file; the seventh, high school, is not used.

@@ -196,24 +196,17 @@ def checked_sparse(features: Any, dtype: np.dtype) -> Any:
 def check_places(**given: Any) -> None:
     """Every entry of a sparse matrix lies inside of it: SciPy believes what it is given, and would read other memory."""
     ((name, matrix),) = given.items()
-    if matrix.format == "coo":
-        for end, places in zip(matrix.shape, matrix.coords, strict=True):
-            _require_below(end, places, name)
-    elif matrix.format in ("csr", "csc", "bsr"):
-        block = matrix.blocksize if matrix.format == "bsr" else (1, 1)
-        rows, columns = (size // length for size, length in zip(matrix.shape, block, strict=True))
-        lines, end = (columns, rows) if matrix.format == "csc" else (rows, columns)
-        starts, entries = matrix.indptr, len(matrix.indices)
-        if len(starts) != lines + 1 or int(starts[0]) != 0 or (starts[1:] < starts[:-1]).any():
-            raise InputError(f"{name} must have an indptr that rises from 0 in {lines} steps, got another one")
-        if not int(starts[-1]) <= entries == len(matrix.data):
-            raise InputError(f"{name} must have as many indices and values as its indptr says, got another number")
-        _require_below(end, matrix.indices[: int(starts[-1])], name)
-
-
-def _require_below(end: int, places: np.ndarray, name: str) -> None:
-    if len(places) and not (int(places.min()) >= 0 and int(places.max()) < end):
-        raise InputError(f"{name} must have sparse indices in [0, {end}), got {places.min()} to {places.max()}")
+    if matrix.format not in ("coo", "csr", "csc", "bsr"):
+        return
+    parts = (matrix.coords,) if matrix.format == "coo" else (matrix.indices, matrix.indptr)
+    try:
+        own = type(matrix)((matrix.data, *parts), shape=matrix.shape)  # the check may change what it looks at
+        if matrix.format != "coo":
+            own.check_format(full_check=True)
+    except ValueError as error:
+        raise InputError(
+            f"{name} must have sparse indices inside of its shape {matrix.shape}, got others: {error}"
+        ) from error
 
 
 def _is_canonical(matrix: Any) -> bool:

@@ -621,9 +621,13 @@ class Graph:
         >>> Graph.from_networkx(network).features.ravel().tolist()
         [1.5, 2.5, 3.5]
         """
-        from caribou.tables.networks import graph_from_networkx
+        from caribou.tables.networks import frames_of
+        from caribou.tables.nodes import graph_from_tables
+        from caribou.tables.read import Titles
 
-        return graph_from_networkx(network, name, seed, label, split, classes, rules, unit)
+        edges, nodes, own = frames_of(network)
+        titles = Titles(own, label, split, "source", "target")
+        return graph_from_tables(edges, nodes, titles, name, seed, classes, rules, unit, "network")
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph", *, classes: Classes | None = None) -> Graph:

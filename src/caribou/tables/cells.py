@@ -176,34 +176,32 @@ def classes(
     return np.array([-1 if cell is None else code[cell] for cell in cells], dtype=np.int64), names
 
 
-def no_label_words(cells: np.ndarray, title: str, place: Place, findings: Findings) -> None:
-    """Words that look like "no label" are a problem until the owner says what they are: one problem for all of them."""
-    counts = Counter(cell for cell in cells if cell is not None)
-    words = [word for word in counts if looks_like_no_value(word)]
-    if not words:
-        return
-    several, rows = len(words) > 1, [k for k, cell in enumerate(cells) if cell in words]
-    rule = f"must hold classes, got {', '.join(map(shown, words))}, which look{'' if several else 's'} like no label"
-    unknown = " ".join(f"--unknown {quoted(word)}" for word in words)
-    declared = f"--classes {_offered(counts)} if {'they are classes' if several else 'it is a class'}"
-    findings.cells(Finding.NO_LABEL_WORDS, title, place, rows, rule, cells, (unknown, declared))
+def doubtful_labels(cells: np.ndarray, title: str, place: Place, findings: Findings) -> None:
+    """Words that are a problem until the owner says what they are.
 
-
-def spellings(cells: np.ndarray, title: str, place: Place, findings: Findings) -> None:
-    """Labels that differ in capitals or blanks alone are a problem until the owner says whether they are one class."""
+    They look like "no label", or differ from others in capitals or blanks alone.
+    """
     counts = Counter(cell for cell in cells if cell is not None)
+
+    def problem(kind: Finding, words: Collection[str], rule: str, flag: str, meaning: str) -> None:
+        rows = [k for k, cell in enumerate(cells) if cell in words]
+        findings.cells(kind, title, place, rows, rule, cells, (flag, f"--classes {_offered(counts)} if {meaning}"))
+
+    if words := [word for word in counts if looks_like_no_value(word)]:
+        several = len(words) > 1
+        rule = (
+            f"must hold classes, got {', '.join(map(shown, words))}, which look{'' if several else 's'} like no label"
+        )
+        flag = " ".join(f"--unknown {quoted(word)}" for word in words)
+        problem(Finding.NO_LABEL_WORDS, words, rule, flag, "they are classes" if several else "it is a class")
     usual: dict[str, str] = {}
     for word in sorted(counts, key=lambda word: (-counts[word], word)):
         usual.setdefault("".join(word.casefold().split()), word)
-    meant = {word: usual["".join(word.casefold().split())] for word in counts}
-    alike = {word: other for word, other in meant.items() if word != other}
-    if not alike:
-        return
-    word, rows = next(iter(alike)), [k for k, cell in enumerate(cells) if cell in alike]
-    rule = f"must spell a class in one way, got {shown(word)} beside {shown(alike[word])}"
-    aliases = " ".join(f"--alias {quoted(f'{word}={other}')}" for word, other in alike.items())
-    declared = f"--classes {_offered(counts)} if they are different classes"
-    findings.cells(Finding.SPELLINGS, title, place, rows, rule, cells, (aliases, declared))
+    if alike := {word: other for word in counts if (other := usual["".join(word.casefold().split())]) != word}:
+        word, other = next(iter(alike.items()))
+        rule = f"must spell a class in one way, got {shown(word)} beside {shown(other)}"
+        flag = " ".join(f"--alias {quoted(f'{word}={other}')}" for word, other in alike.items())
+        problem(Finding.SPELLINGS, alike, rule, flag, "they are different classes")
 
 
 def _offered(words: Collection[str]) -> str:

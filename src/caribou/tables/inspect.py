@@ -213,17 +213,9 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "readable": self.readable,
-            "problems": [problem.to_dict() for problem in self.problems],
-            "notes": [note.to_dict() for note in self.notes],
-            "flags": list(self.flags),
-            "nodes": self.nodes,
-            "edges": self.edges,
-            "features": list(self.features),
-            "class_counts": dict(self.class_counts),
-            "unlabelled": self.unlabelled,
-        }
+        listed = {name: [each.to_dict() for each in getattr(self, name)] for name in ("problems", "notes")}
+        rest = {"features": list(self.features), "class_counts": dict(self.class_counts)}
+        return {"readable": self.readable, "flags": list(self.flags), **vars(self), **listed, **rest}
 
 
 def inspection_of(graph: Graph) -> Inspection:

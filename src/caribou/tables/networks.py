@@ -6,25 +6,10 @@ from typing import Any
 
 from caribou.errors import InputError
 from caribou.graph.checks import reading_call
-from caribou.graph.classes import Classes
-from caribou.graph.graph import Graph
-from caribou.privacy.budget import PrivacyUnit
-from caribou.tables.nodes import graph_from_tables
-from caribou.tables.read import Titles
-from caribou.tables.rules import ColumnRules
 
 
-def graph_from_networkx(
-    network: Any,
-    name: str,
-    seed: int,
-    label: str | None,
-    split: str | None,
-    classes: Classes | None,
-    rules: ColumnRules | None,
-    unit: PrivacyUnit | str | None,
-) -> Graph:
-    """See `Graph.from_networkx`."""
+def frames_of(network: Any) -> tuple[Any, Any, str]:
+    """Edges from ``source`` to ``target``, and nodes with their attributes, whose ids are in the column that is named last."""
     import pandas as pd
 
     if not all(hasattr(network, part) for part in ("nodes", "edges", "is_directed")):
@@ -40,6 +25,4 @@ def graph_from_networkx(
     cells = {title: pd.Series([row.get(title) for row in rows], dtype=object).infer_objects() for title in titles}
     nodes = pd.DataFrame({own: pd.Series(list(network.nodes), dtype=object), **cells})
     ends = [pd.Series(end, dtype=object) for end in zip(*network.edges(), strict=True)] or [[], []]
-    edges = pd.DataFrame(dict(zip(("source", "target"), ends, strict=True)), dtype=object)
-    roles = Titles(own, label, split, "source", "target")
-    return graph_from_tables(edges, nodes, roles, name, seed, classes, rules, unit, ("edges of network", "network"))
+    return pd.DataFrame(dict(zip(("source", "target"), ends, strict=True)), dtype=object), nodes, own

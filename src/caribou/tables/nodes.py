@@ -110,14 +110,14 @@ def graph_from_tables(
     classes: Classes | None,
     rules: ColumnRules | None,
     unit: PrivacyUnit | str | None,
-    words: tuple[str, str] = ("edges", "nodes"),
+    source: str = "nodes",
 ) -> Graph:
-    """See `Graph.from_tables`. ``words``: what messages call the tables."""
+    """See `Graph.from_tables`. ``source``: what messages call the nodes."""
     protected = None if unit is None else PrivacyUnit.parse(unit)
-    frames = FrameTable(words[0], edges), FrameTable(words[1], nodes)
+    frames = FrameTable("edges", edges), FrameTable(source, nodes)
     reading = read_tables(*frames, titles, name, classes, rules, protected)
     warn_of_notes(reading)
-    return divided(reading.require(), seed, words[1])
+    return divided(reading.require(), seed, source)
 
 
 # -- rows that stream past ------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from caribou.tables.inspect import (
     note_unlabelled,
     raise_problems,
 )
-from caribou.tables.rules import ColumnRules, quoted, undeclared_rule
+from caribou.tables.rules import UNDECLARED, ColumnRules, quoted, undeclared_rule
 
 IDS = ("id", "node", "node_id")
 LABELS = ("label", "class", "y")
@@ -264,8 +264,7 @@ def _labels(
         return places_of_names(list(known), names), names
     texts = columns.texts(table.column(title), title, place, findings, Finding.LABEL_CELLS)
     cells = columns.words(texts, rules.unknown, rules.aliases)
-    columns.no_label_words(cells, title, place, findings)
-    columns.spellings(cells, title, place, findings)
+    columns.doubtful_labels(cells, title, place, findings)
     labels, names = columns.classes(cells, title, place, findings)
     if not names:
         rule = f"column {title!r} must hold at least one label, got empty cells only"
@@ -292,7 +291,6 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
         )
         for problem in findings.problems
     ]
-    endings = {"range": "=LOW:HIGH", "category": "=a,b,c", "fill": "=0"}
     # a column that is to be ignored, or is a category, needs no range
     elsewhere = {
         problem.column
@@ -303,14 +301,9 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
     for flag, undeclared in rules.undeclared().items():
         titles = [title for title in undeclared if title not in elsewhere]
         if titles:
-            flags = (" ".join(f"--{flag} {quoted(title)}{endings[flag]}" for title in titles),)
-            rule = undeclared_rule(flag, titles)
-            example = ", for example --range amount=0:10000" if flag == "range" else ""
-            findings.add(
-                Problem(
-                    Finding.UNDECLARED, str(source), rule + example, len(titles), tuple(map(repr, titles[:3])), flags
-                )
-            )
+            flags = (" ".join(f"--{flag} {quoted(title)}={UNDECLARED[flag][1]}" for title in titles),)
+            rule, some = undeclared_rule(flag, titles), tuple(map(repr, titles[:3]))
+            findings.add(Problem(Finding.UNDECLARED, str(source), rule, len(titles), some, flags))
     if labels_read:
         rule = (
             "classes must be declared at node level, because one person's label must not decide about a class, got none"
@@ -318,13 +311,10 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
         findings.add(Problem(Finding.UNDECLARED, str(source), rule, 1, (), ("--classes a,b,c",)))
 
 
-_SAID = {Finding.UNUSED_COLUMNS}
-
-
 def warn_of_notes(reading: Reading) -> None:
     """Say what a reader does without being asked: the notes about titles, which are public."""
     for note in reading.inspection.notes:
-        if note.kind in _SAID:
+        if note.kind is Finding.UNUSED_COLUMNS:
             warnings.warn(note.words, UserWarning, stacklevel=4)
 
 

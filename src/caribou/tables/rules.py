@@ -53,23 +53,23 @@ _FROM_EDGES = re.compile(
 )
 """Parts of names that columns have if they were computed from edges."""
 
-_UNDECLARED = {
+UNDECLARED = {
     "range": (
         "numeric columns must have a declared range at node level, because one person's value must not decide about a scale, "
         "got {} without",
-        "--range {0}=LOW:HIGH (or --log), for example --range amount=0:10000",
+        "LOW:HIGH",
     ),
     "category": (
         "categories must be declared at node level, because one person's word must not add a column, got {} without values",
-        "--category {0}=a,b,c",
+        "a,b,c",
     ),
     "fill": (
         "fills must be declared at node level, because one person's value must not decide about a fill, got {} with a fill that "
         "was learned",
-        "--fill {0}=0, or --range {0}=LOW:HIGH with --fill {0}=indicator",
+        "0",
     ),
 }
-"""By flag: what node level refuses, with a place for the columns, and what mends the first of them."""
+"""By flag: what node level refuses, with a place for the columns, and what stands after a column in the flag that mends it."""
 
 _APART = (
     (("--range", "--log"), "a column must have a range or a log range"),
@@ -240,7 +240,7 @@ class ColumnRules:
     def require_declared(self) -> None:
         """Refuse rules that node level must not have: one person's cell would decide about a scale or a category."""
         found = [
-            f"{undeclared_rule(flag, titles)}: give {_UNDECLARED[flag][1].format(titles[0])}"
+            f"{undeclared_rule(flag, titles)}: give --{flag} {titles[0]}={UNDECLARED[flag][1]}"
             for flag, titles in self.undeclared().items()
             if titles
         ]
@@ -304,7 +304,7 @@ class ColumnRules:
 
 def undeclared_rule(flag: str, titles: Sequence[str]) -> str:
     """What node level asks of these columns, and that they lack it."""
-    return _UNDECLARED[flag][0].format(", ".join(map(repr, titles)))
+    return UNDECLARED[flag][0].format(", ".join(map(repr, titles)))
 
 
 def looks_like_no_value(word: str) -> bool:

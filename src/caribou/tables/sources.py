@@ -354,11 +354,8 @@ class FrameTable(Table):
             return nw.from_native(self.native)
         except TypeError as error:
             # The type only: what was passed may be a table of private data.
-            kind = f"{type(self.native).__module__}.{type(self.native).__name__}"
-            call = reading_call(self.native)
-            raise InputError(
-                f"{self.name} must be a frame of pandas, polars, Arrow or DuckDB, got {kind}{call}"
-            ) from error
+            kind = f"{type(self.native).__module__}.{type(self.native).__name__}{reading_call(self.native)}"
+            raise InputError(f"{self.name} must be a frame of pandas, polars, Arrow or DuckDB, got {kind}") from error
 
 
 @dataclass(frozen=True, eq=False)
