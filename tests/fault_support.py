@@ -13,7 +13,6 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,8 +33,6 @@ KINDS: dict[str, Callable[[str], bool]] = {
 """What happens at the n-th call, and at which calls. What fails late makes something last. To die at a call that leaves the disk
 as it is would be to die at the next one."""
 BY_PATH = ("open", "mkdir", "rmdir", "unlink", "remove", "rename", "replace", "link", "truncate")
-INJECTED: Counter[str] = Counter()
-"""How many faults were injected, by what was under way."""
 
 
 @dataclass
@@ -184,7 +181,6 @@ def sweep(
         error = _died(act, fault) if kind == "dies" else _failed(act, fault)
         check(fault.folder, kind, dry.calls[:number], error)
         shutil.rmtree(fault.folder)
-    INJECTED[what] += len(faults)
     print(f"faults injected into {what}: {len(faults)}")  # noqa: T201 - for a script that counts them
     return len(faults)
 

@@ -152,6 +152,16 @@ class TestAdd:
         assert "does not verify (encoder: figures" in error
         assert os.listdir(folder) == ["c.json"]
 
+    def test_a_certificate_of_too_many_events_is_refused_before_it_is_composed(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        means = tuple(MeanRecord(name=f"mean {k}", noise_std=500.0) for k in range(1001))
+        plan = ReleasePlan(Budget(3, unit="node"), means, released=("X",), description="a test")
+        plan.certificate(NoiseSource.secure()).save("c.json")
+        monkeypatch.setattr("caribou.privacy.verify.verify", lambda _: pytest.fail("composed"))
+        assert "events must be at most 1000" in failure("add", "survey", "--certificate", "c.json")
+        assert os.listdir(folder) == ["c.json"]
+
     def test_a_certificate_without_privacy_costs_everything_whatever_its_events_say(self, folder: Path) -> None:
         record = json.loads(certificate().to_json())
         record |= {"epsilon": "inf", "status": "no privacy"}

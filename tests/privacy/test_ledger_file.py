@@ -241,15 +241,6 @@ class TestFile:
             ledger.charge("survey", "edge", pure(1), description="one")
         assert path.read_bytes() == content
 
-    def test_overwritten_page(self, ledger: Ledger, path: Path) -> None:
-        for _ in range(40):
-            ledger.charge("survey", "edge", pure(1), description="x" * 400)
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2 :] = os.urandom(len(content) - len(content) // 2)
-        path.write_bytes(content)
-        with pytest.raises(LedgerError):
-            Ledger(path).charge("survey", "edge", pure(1), description="one")
-
     def test_vanished_file_is_not_made_anew(self, ledger: Ledger, path: Path) -> None:
         path.unlink()
         with pytest.raises(LedgerError, match="cannot be opened"):
@@ -407,32 +398,6 @@ class TestProcesses:
         assert (len(ledger.entries()), len(refused)) == (16, 4)
         assert ledger.check() == ()
 
-    @pytest.mark.parametrize("statement", ["UPDATE head", "COMMIT"])
-    def test_killed_in_the_middle_of_spend(self, ledger: Ledger, path: Path, statement: str) -> None:
-        ledger.charge("survey", "edge", pure(1), description="one")
-        run(
-            """
-            class Doomed(LedgerFile):
-                def _connect(self, path):
-                    connection = super()._connect(path)
-                    def kill(statement):
-                        if statement.startswith(sys.argv[2]):
-                            os.kill(os.getpid(), signal.SIGKILL)
-                    connection.set_trace_callback(kill)
-                    return connection
-            ledger = Ledger(sys.argv[1])
-            ledger._file.__class__ = Doomed  # only now: opening commits too
-            ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="two", fingerprints=["2:" + "a" * 64])
-            """,
-            path,
-            statement,
-            code=-signal.SIGKILL,
-        )
-        assert [r.description for r in ledger.entries()] == ["one"]
-        assert ledger.history("survey") == ()
-        assert ledger.check() == ()
-        assert ledger.charge("survey", "edge", pure(1), description="three").id == 2
-
     def test_killed_after_part_of_the_transaction_reached_the_disk(self, ledger: Ledger, path: Path) -> None:
         """The cache of one page forces half-done pages into the file; the journal that is left behind undoes them."""
         for _ in range(5):
@@ -481,31 +446,6 @@ class TestProcesses:
 
 class TestAttacks:
     """Two writers, one of them killed, late, deceived or without room: no entry is lost and no budget is exceeded."""
-
-    def test_a_writer_that_dies_after_its_charge_leaves_the_entry(self, ledger: Ledger, path: Path) -> None:
-        ledger.set_budget("survey", Budget(1))
-
-        def charge_and_die() -> None:
-            Ledger(path, clock=lambda: NOON).charge("survey", "edge", pure(0.75), description="killed")
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        writer = multiprocessing.get_context("fork").Process(target=charge_and_die)
-        writer.start()
-        writer.join(30)
-        assert writer.exitcode == -signal.SIGKILL
-        (entry,) = ledger.entries()
-        assert (entry.description, entry.status) == ("killed", "spent")
-        with pytest.raises(BudgetExceeded):
-            ledger.charge("survey", "edge", pure(0.5), description="two")
-
-    def test_what_was_read_before_another_writer_decides_nothing(self, ledger: Ledger, path: Path) -> None:
-        ledger.set_budget("survey", Budget(1))
-        late = Ledger(path)
-        late.require("survey", "edge", pure(0.75))
-        assert late.total("survey", "edge").epsilon_left == 1
-        ledger.charge("survey", "edge", pure(0.75), description="first")
-        with pytest.raises(BudgetExceeded):
-            late.charge("survey", "edge", pure(0.75), description="late")
 
     def test_an_older_copy_under_an_open_ledger_is_found(self, ledger: Ledger, path: Path) -> None:
         ledger.set_budget("survey", Budget(1))

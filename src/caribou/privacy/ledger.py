@@ -646,9 +646,8 @@ class _Contents:
 
     def knows(self, entry: LedgerEntry) -> bool:
         """Whether this very release is here: by its certificate, or without one by everything that was recorded."""
-        words: tuple[str, ...] = ("time", "dataset", "unit", "events", "description", "certificate_id")
-        if entry.certificate_id is not None:
-            words = ("dataset", "unit", "events", "certificate_id")
+        words = ["dataset", "unit", "events", "certificate_id"]
+        words += ["time", "description"] if entry.certificate_id is None else []
         return any(all(getattr(r, w) == getattr(entry, w) for w in words) for r in self.releases)
 
     def setting(self, name: str, unit: PrivacyUnit, before: datetime | None = None) -> BudgetChange | None:
@@ -871,7 +870,16 @@ def _require_affordable(before: _Contents, after: _Contents, new: LedgerEntry) -
         releases = after.costs(name, at, window)
         total = _epsilon(releases, budget)
         if not _affordable(total, budget) and releases != before.costs(name, at, window):
-            why = _why_of_units(before, name, unit, at) or _why_infinite(total, releases)
+            why = _why_of_units(before, name, unit, at)
+            if (
+                not why
+                and math.isinf(total)
+                and not any(isinstance(e, NonPrivate) for costs in releases for e in costs)
+            ):
+                why = (
+                    "; epsilon = inf means that the deltas of the releases alone exceed the budget's delta "
+                    f"({filters.ADDED_SHARE:g} of it, where there are several), or that the total is too large to be computed"
+                )
             raise BudgetExceeded(_refusal(before.balance(name, at, new.time), budget, total) + why)
 
 
@@ -903,15 +911,6 @@ def _why_of_units(contents: _Contents, name: str, unit: PrivacyUnit, at: Privacy
         return (
             "; at edge level a node-level release counts twice, because an edge leaves by taking out one of its ends and "
             "putting it back without the edge"
-        )
-    return ""
-
-
-def _why_infinite(total: float, releases: tuple[tuple[Event, ...], ...]) -> str:
-    if math.isinf(total) and not any(isinstance(event, NonPrivate) for release in releases for event in release):
-        return (
-            "; epsilon = inf means that the deltas of the releases alone exceed the budget's delta "
-            f"({filters.ADDED_SHARE:g} of it, where there are several), or that the total is too large to be computed"
         )
     return ""
 
