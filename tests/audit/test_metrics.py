@@ -11,12 +11,10 @@ from scipy import stats
 from caribou.audit.metrics import (
     allowed_rates,
     area_interval,
-    edge_rates,
-    node_rates,
     true_positive_rate,
 )
 from caribou.metrics import Scored, area_under_curve, average_precision
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate
 
 
@@ -55,20 +53,24 @@ def test_interval_of_a_perfect_attack_has_a_width() -> None:
     assert area_interval(normal(30, 50, -100.0)) == (0.0, pytest.approx(1 - 0.025 ** (1 / 30)))
 
 
+EDGE, NODE = Budget(1.0, 1e-5, "edge"), Budget(1.0, 1e-5, "node")
+
+
 def test_what_certificates_allow() -> None:
-    gaussian = allowed_rates([Gaussian(0.5)], 1e-5)
-    assert gaussian[0.01] == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.01) + 2))
-    assert allowed_rates([EpsilonDelta(1.0)], 1e-5)[0.01] == pytest.approx(math.e * 0.01)
-    assert set(allowed_rates([NonPrivate()], 1e-5).values()) == {1.0}
-    assert set(allowed_rates(None, 1e-5).values()) == {1.0}
-    assert allowed_rates([], 1e-5) == {0.001: 0.001, 0.01: 0.01, 0.1: 0.1}, "nothing was released: guessing only"
+    for budget in (EDGE, NODE):
+        gaussian = allowed_rates([Gaussian(0.5)], budget, budget.unit)
+        assert gaussian[0.01] == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.01) + 2))
+        assert allowed_rates([EpsilonDelta(1.0)], budget, budget.unit)[0.01] == pytest.approx(math.e * 0.01)
+        nothing = allowed_rates([], budget, budget.unit)
+        assert nothing == {0.001: 0.001, 0.01: 0.01, 0.1: 0.1}, "nothing was released: guessing only"
+        for events in ([NonPrivate()], None):
+            assert set(allowed_rates(events, budget, budget.unit).values()) == {1.0}
 
 
 def test_an_edge_is_two_steps_between_node_neighbours() -> None:
     """Gaussians: two steps of mu are one of 2 mu."""
-    events, node, edge = [Gaussian(2.0)], Budget(1.0, 1e-5, "node"), Budget(1.0, 1e-5, "edge")
     twice = stats.norm.cdf(stats.norm.ppf(0.01) + 2 * 0.5)
-    assert edge_rates(events, node)[0.01] == pytest.approx(twice)
-    assert edge_rates(events, edge) == node_rates(events, node) == allowed_rates(events, 1e-5)
-    assert set(node_rates(events, edge).values()) == {1.0}, "edge-level privacy promises nothing about nodes"
-    assert set(edge_rates([NonPrivate()], node).values()) == set(edge_rates(None, None).values()) == {1.0}
+    assert allowed_rates([Gaussian(2.0)], NODE, PrivacyUnit.EDGE)[0.01] == pytest.approx(twice)
+    assert set(allowed_rates([NonPrivate()], NODE, PrivacyUnit.EDGE).values()) == {1.0}
+    about_nodes = allowed_rates([Gaussian(2.0)], EDGE, PrivacyUnit.NODE)
+    assert set(about_nodes.values()) == {1.0}, "edge-level privacy promises nothing about nodes"

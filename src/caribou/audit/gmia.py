@@ -24,10 +24,11 @@ from sklearn.neural_network import MLPClassifier
 from caribou._validate import integer
 from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.metrics import node_rates, summarise
+from caribou.audit.metrics import allowed_rates, summarise
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.metrics import Scored, area_under_curve
+from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
@@ -140,7 +141,7 @@ class Gmia(MeasuringAttack):
         result = summarise(
             self.name,
             found,
-            allowed=node_rates(target.events, audited.budget),
+            allowed=allowed_rates(target.events, audited.budget, PrivacyUnit.NODE),
             details={
                 "mode": TRANSDUCTIVE if audited.refusal else TSTF,
                 "members": len(target.members),

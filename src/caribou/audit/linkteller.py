@@ -26,12 +26,12 @@ import scipy.sparse as sp
 from caribou._validate import integer, one_of, positive
 from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.metrics import edge_rates, summarise
+from caribou.audit.metrics import allowed_rates, summarise
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.methods import Fitted
 from caribou.metrics import Scored, area_under_curve, average_precision
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.randomness import Streams
 
 NODES = 500
@@ -97,7 +97,7 @@ class LinkTeller(MeasuringAttack):
         result = summarise(
             self.name,
             found[headline],
-            allowed=edge_rates(fitted.certificate.cost if headline == CACHED else None, budget),
+            allowed=allowed_rates(fitted.certificate.cost if headline == CACHED else None, budget, PrivacyUnit.EDGE),
             details={**self.figures(headline, found), "refused": audited.refusal},
             note=f"LinkTeller on all pairs of {len(chosen)} nodes: {NOTES[headline]}.",
         )

@@ -27,7 +27,7 @@ from caribou._validate import integer
 from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.linkteller import SMALLEST, logits
-from caribou.audit.metrics import edge_rates, node_rates, summarise
+from caribou.audit.metrics import allowed_rates, summarise
 from caribou.audit.targets import without_pairs
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -72,12 +72,12 @@ class Lira(MeasuringAttack):
             fitted = audited.fit(game.world(members[run]), streams, secret)
             seen.append(game.observe(audited, fitted, secret))
         judged = cross_judged(np.stack(seen), members)
-        count, rates = len(game.targets), edge_rates if edges else node_rates
+        count = len(game.targets)
         confidence = SEEN_AROUND if audited.refusal else SEEN_INSIDE
         result = summarise(
             self.name,
             judged,
-            allowed=rates(fitted.certificate.cost, audited.budget),
+            allowed=allowed_rates(fitted.certificate.cost, audited.budget, unit),
             details={
                 "unit": unit.value,
                 "targets": count,

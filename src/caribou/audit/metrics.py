@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import special, stats
 
-from caribou._validate import open_unit_interval
 from caribou.metrics import Scored, area_under_curve, average_precision, mean_interval, roc_curve
 from caribou.privacy.accounting import largest_true_positive_rate
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -85,8 +85,8 @@ def placements(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
     return above, 1 - below
 
 
-def area_interval(scored: Scored, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """DeLong's interval of the AUC, on the scale of its logit so that it stays in [0, 1].
+def area_interval(scored: Scored) -> tuple[float, float]:
+    """DeLong's interval of the AUC at 95 %, on the scale of its logit so that it stays in [0, 1].
 
     var = var(placements of members) / m + var(placements of others) / n. Assumes independent items; pairs that share a node are
     not, and there the interval over runs (`mean_interval`) counts. At AUC 0 or 1, where the variance vanishes, the other end is
@@ -94,7 +94,7 @@ def area_interval(scored: Scored, confidence: float = CONFIDENCE) -> tuple[float
     """
     above, below = placements(scored)
     area, fewest = float(above.mean()), min(len(above), len(below))
-    level = (1 - open_unit_interval(confidence=confidence)) / 2
+    level = (1 - CONFIDENCE) / 2
     if not 0 < area < 1:
         end = level ** (1 / fewest)
         return (end, 1.0) if area >= 1 else (0.0, 1 - end)
@@ -113,34 +113,19 @@ def true_positive_rate(scored: Scored, false_positive_rate: float) -> float:
 # -- several runs --------------------------------------------------------------------------------------------------
 
 
-def allowed_rates(
-    events: Sequence[Event] | None, delta: float, rates: Sequence[float] = FALSE_POSITIVE_RATES
-) -> dict[float, float]:
-    """The largest TPR that the events allow at each FPR; ``None``: what is attacked is not covered, so everything is allowed."""
-    if events is None:
-        return dict.fromkeys(rates, 1.0)
-    return {rate: largest_true_positive_rate(events, delta=delta, false_positive_rate=rate) for rate in rates}
+def allowed_rates(events: Sequence[Event] | None, budget: Budget, about: PrivacyUnit) -> dict[float, float]:
+    """The largest TPR that events allow at each FPR in a game about one edge, or one node; ``None``: they do not cover it.
 
-
-def edge_rates(events: Sequence[Event] | None, budget: Budget | None) -> dict[float, float]:
-    """What a certificate allows in a game about one edge. At node level: T(T(FPR)), T the largest TPR in a game about one node.
-
-    An edge is added by taking one of its nodes out and putting it back with the edge: two steps between neighbours.
+    About an edge at node level: T(T(FPR)), T the largest TPR in a game about one node. An edge is added by taking one of its
+    nodes out and putting it back with the edge: two steps between neighbours. About a node, edge level promises nothing.
     """
-    if events is None or budget is None:
+    if events is None or (about is PrivacyUnit.NODE and budget.unit is PrivacyUnit.EDGE):
         return dict.fromkeys(FALSE_POSITIVE_RATES, 1.0)
-    once = allowed_rates(events, budget.delta)
-    if budget.unit is PrivacyUnit.EDGE:
-        return once
-    return {
-        rate: 1.0 if first >= 1 else largest_true_positive_rate(events, delta=budget.delta, false_positive_rate=first)
-        for rate, first in once.items()
-    }
-
-
-def node_rates(events: Sequence[Event], budget: Budget) -> dict[float, float]:
-    """What a certificate allows in a game about one node: everything, if it is about edges."""
-    return allowed_rates(events if budget.unit is PrivacyUnit.NODE else None, budget.delta)
+    out = {rate: rate for rate in FALSE_POSITIVE_RATES}
+    for _ in range(1 if about is budget.unit else 2):
+        limit = partial(largest_true_positive_rate, events, delta=budget.delta)
+        out = {rate: tpr if tpr >= 1 else limit(false_positive_rate=tpr) for rate, tpr in out.items()}
+    return out
 
 
 def summarise(
