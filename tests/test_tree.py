@@ -98,7 +98,7 @@ def test_the_package_is_a_short_list_of_concepts() -> None:
 
 MODULES = "modules at the top"
 LINES = {
-    "audit": 4_540,
+    "audit": 4_530,
     "cli": 3_950,
     "datasets": 1_740,
     "engines": 2_870,
