@@ -40,6 +40,7 @@ PROMISES = {
     "Files and queries of others can neither run code nor write": (
         *("datasets/test_fuzz.py", "datasets/test_npz.py", "datasets/test_public.py", "tables/test_queries.py"),
     ),
+    "Nothing is half-written, paid twice or lost where a call fails or the process dies": ("test_faults.py",),
     "Every engine gives the same bytes, also after a failure": ("engines",),
     "A saved run holds what was released, whole or not at all": ("model", "cli/test_spool.py"),
 }
@@ -51,6 +52,14 @@ def collected() -> Counter[str]:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", "tests"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return Counter(line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line)
+
+
+def faults() -> dict[str, int]:
+    """What the tests of faults injected, by what was under way; they are run for it."""
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "tests/test_faults.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = re.findall(r"^\.?faults injected into (.+): (\d+)$", done.stdout, flags=re.MULTILINE)
+    return {f"faults injected into {what}": int(count) for what, count in found}
 
 
 def properties() -> tuple[int, int]:
@@ -80,12 +89,13 @@ def counted() -> dict[str, int]:
         "neighbouring graphs, one edge apart: all with up to five nodes": len(
             list(attack.small_graphs_one_edge_apart())
         ),
-        "neighbouring graphs, one edge apart, that every linear layer is attacked on": len(layers.edge_pairs()),
+        "neighbouring graphs, one edge apart: these and the structured ones, up to 60 nodes": len(layers.edge_pairs()),
         "neighbouring graphs, one node apart: all with up to five nodes": sum(map(len, families.small_graphs())),
         "broken mechanisms that the auditor must reject": len(bad),
         "ways to write that no query may have, on each of four databases": len(writes),
         "fits of odd graphs in the suite (more: CARIBOU_FUZZ_FITS)": fits,
         f"inputs of {tests} property tests": inputs,
+        **faults(),
         "mutants that make mutants tries": len(list(mutants.mutants(ROOT / "src" / "caribou", mutants.MODULES))),
     }
 
