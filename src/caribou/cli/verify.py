@@ -36,7 +36,7 @@ class VerifyOptions:
 
 @command
 def verify(given: VerifyOptions) -> None:
-    """Recompute everything that a certificate claims from its own figures, and list what is only declared.
+    """Recompute everything that a certificate claims, from its figures and by its method, and list what is only declared.
 
     Exit code 3: a figure does not follow, an assumption does not hold, there is no privacy, or, with --key, the signature is
     missing or not by this key.
@@ -103,7 +103,7 @@ def _document(file: Path, certificate: Certificate, result: Verification, signed
 
 def _show(certificate: Certificate, result: Verification, signed: SignatureCheck) -> None:
     """What was recomputed, what is declared, and the verdict."""
-    print_line(("recomputed from the figures of the certificate", "bold"))
+    print_line(("recomputed from figures and settings of the certificate", "bold"))
     print_facts(map(_row, (check for check in result.checks if not check.declared)))
     print_line(("\ndeclared by the curator: no program can check it", "bold"))
     print_facts(map(_row, (check for check in result.checks if check.declared)))

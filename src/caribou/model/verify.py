@@ -32,9 +32,6 @@ from caribou.release import EMBEDDINGS, embeddings_plan
 SIZES = ("nodes", "columns", "classes", "train_nodes", "val_nodes", "test_nodes")
 """Public parameters that are sizes of the graph."""
 
-LARGEST_HOPS = 10_000
-"""A plan may have a part for each hop, and whoever wrote the certificate may be a stranger."""
-
 
 def verify(certificate: Certificate) -> Verification:
     """Recompute everything a certificate claims, from its own events, records, settings and public sizes.
@@ -144,8 +141,6 @@ def _taken(plan: ReleasePlan, *keys: str) -> tuple[str, ...]:
 
 def _settings(info: MethodInfo, stated: Mapping[str, Any], c: Certificate) -> dict[str, Any]:
     """The settings of the method among the public parameters; a public sample of features stands there as words."""
-    if integer(at_least=0, hops=stated.get("hops") or 0) > LARGEST_HOPS:
-        raise CertificateError.of("hops", f"be at most {LARGEST_HOPS} to be planned again", stated["hops"])
     sample = StatedSample("a sample") if _states(c, AssumptionName.PUBLIC_FEATURES) else None
 
     def with_sample(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from caribou.privacy.assumptions import DECLARED, DETERMINED, STANDING, Assumpti
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import NO_PRIVACY, WORDS, Certificate, versions
 from caribou.privacy.documents import differences, same, write
-from caribou.privacy.events import EpsilonDelta, NonPrivate
+from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.mechanism_records import (
     Mechanism,
     MechanismRecord,
@@ -131,7 +131,6 @@ def verify(certificate: Certificate, remake: Callable[[Certificate], Remade | No
         # events that do not follow from their own figures cost nothing that could be compared with the claim
         comparable = report.sound
         report.check("private", c.is_private, f"epsilon = {c.epsilon:g}" if c.is_private else NO_PRIVACY)
-        _check_noise(c, report)
         _check_assumptions(c, report)
         if comparable:
             pld, rdp = _check_cost(c, report)
@@ -163,13 +162,6 @@ def _public_is(c: Certificate, key: str, value: Any) -> bool:
 
 
 # -- all mechanisms together --------------------------------------------------------------------------------------------
-
-
-def _check_noise(c: Certificate, report: _Report) -> None:
-    """There must be some."""
-    for record in c.mechanisms:
-        if any(isinstance(event, NonPrivate) for events in record.costs.values() for event in events):
-            report.check(f"{record.name}: noise", False, "there is none")
 
 
 def _check_assumptions(c: Certificate, report: _Report) -> None:
