@@ -15,6 +15,7 @@ import pytest
 
 from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.privacy import accounting, filters
+from caribou.privacy import ledger as ledger_module
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel
 from caribou.privacy.ledger import BudgetChange, ContentChange, EntryNote, Fingerprint, Ledger, LedgerEntry
@@ -773,6 +774,23 @@ class TestMerge:
         with pytest.raises(LedgerError, match="with another cost"):
             ledger.merge(other)
         assert len(ledger.entries()) == 1, "nothing of it is written"
+
+    @pytest.mark.parametrize(
+        ("rule", "name", "events"),
+        [("dataset_name", "surv\u0435y", pure(1)), ("require_few", "survey", [Laplace(1e6, 10**9)])],
+    )
+    def test_what_no_ledger_writes_is_not_taken_over(
+        self, ledger: Ledger, tmp_path: Path, rule: str, name: str, events: list[Event], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = Ledger(tmp_path / "other.sqlite")
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger_module, rule, lambda given: given)
+            patch.setattr(accounting, "epsilon_of", lambda *_: 1.0)
+            other.charge(name, "edge", events, description="one")
+        with pytest.raises(InputError) as caught:
+            ledger.merge(other)
+        assert caught.value.field in ("dataset", "events")
+        assert ledger.entries() == ()
 
     def test_a_second_extension_pays_in_full(self, ledger: Ledger, tmp_path: Path) -> None:
         """Two machines extended one model: pairs of the same people were asked twice."""

@@ -432,6 +432,8 @@ class Ledger:
             for entry in there.releases:
                 if contents.knows(entry):
                     continue
+                dataset_name(entry.dataset)  # who wrote the other ledger is not known: as in `_planned`
+                require_few(entry.events)
                 _require_one_spelling(contents, entry.dataset)
                 _require_new_certificate(contents, entry, other_names=True)
                 entry = replace(entry, id=len(contents.releases) + 1)
