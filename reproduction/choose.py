@@ -65,7 +65,7 @@ def choose(
     from caribou.datasets import load
     from caribou.methods import resolve
     from caribou.metrics import SELECTING, metric_name
-    from caribou.models.encoder import kept_encoders
+    from caribou.models.encoder import kept_fits
     from reproduction.search import held_out, read_spaces
 
     spaces = FILE.parent / "spaces" if spaces is None else spaces
@@ -84,7 +84,7 @@ def choose(
         return held_out(load(name, data_dir=data_dir, seed=seed), seed)
 
     for name in dataset:
-        with kept_encoders():
+        with kept_fits():
             for study in _studies(methods, name, epsilon or [4.0], seeds, metric):
                 file = trials / trials_name(name)
                 best = _search(study, known[study.method], data, file)

@@ -25,7 +25,7 @@ from caribou.layers import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs
 from caribou.methods.caribou import Caribou
-from caribou.models.encoder import kept_encoders
+from caribou.models.encoder import kept_fits
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 from reproduction import authors
@@ -57,7 +57,7 @@ def measure(name: str, epsilons: Sequence[float] = EPSILONS, seeds: Sequence[int
     for seed in seeds:
         graph, streams = load(name, seed=seed), Streams(seed)
         split, labels = graph.for_learning(public=True)
-        with kept_encoders():
+        with kept_fits():
             for epsilon in epsilons:
                 method = Caribou(**authors.settings("authors-mean")["caribou-edp", name, epsilon])
                 budget = Budget(epsilon, published_delta(name))

@@ -40,14 +40,14 @@ def sweep_and_score(cell: Cell, data_dir: Path | None, folder: Path = Path()) ->
     """
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.model.estimator import Model, accuracy
-    from caribou.models.encoder import kept_encoders
+    from caribou.models.encoder import kept_fits
     from caribou.privacy.documents import json_number
 
     graph = graph_of(cell, data_dir, folder)
     name, budget, seed = str(cell["method"]), budget_of(cell), int(cell["seed"])
     found: dict[str, list[Any]] = {"test_accuracies": [], "val_accuracies": [], "refusals": []}
     cost = Meter()
-    with kept_encoders():
+    with kept_fits():
         for settings in cell["sweep"]:
             one = {**{key: value for key, value in cell.items() if key != "sweep"}, "swept": settings}
             try:

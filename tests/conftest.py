@@ -67,5 +67,5 @@ ENCODERS = EncodersByContent()
 @pytest.fixture
 def kept_encoder() -> Iterator[None]:
     """An encoder is fitted once per process: for tests of what comes after it. That it reads no edge: `test_encoder`."""
-    with encoder.kept_encoders(ENCODERS):
+    with encoder.kept_fits(ENCODERS):
         yield

@@ -21,7 +21,7 @@ import caribou.privacy.accounting as accounting
 from caribou.machine.deferred import load_deferred
 from caribou.methods import METHODS
 from caribou.models.classifier import ClassifierConfig
-from caribou.models.encoder import kept_encoders
+from caribou.models.encoder import kept_fits
 
 
 def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,17 +61,16 @@ def one_step(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.n
 
 
 class EncodersByContent(dict[Any, Any]):
-    """Encoders by all that they read, and no edge: features, labels, split, public seed, widths and way to fit."""
+    """Encoders and priors by all that they read, and no edge: features, labels, split, public seed and settings."""
 
     @staticmethod
     def content(key: Any) -> tuple[Any, ...]:
-        graph, streams, hidden, folds, objective = key
+        graph, *settings = key
         split, labels = graph.for_learning(public=True)
         x = graph.features
         features = (x.data, x.indices, x.indptr) if sp.issparse(x) else (x,)
         arrays = (*features, labels, split.train, split.val, split.test)
-        read = (streams.seed, hidden, folds, objective, encoder.configurations(graph))
-        return (*(np.asarray(a).tobytes() for a in arrays), *read)
+        return (*(np.asarray(a).tobytes() for a in arrays), repr(settings), encoder.configurations(graph))
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(self.content(key))
@@ -90,7 +89,7 @@ def quick_public_steps() -> Iterator[None]:
         importlib.import_module(info.home.split(":")[0])
     load_deferred()  # a name that waits is not yet the class that is replaced
 
-    with remembered_accounts(), kept_encoders(EncodersByContent()), pytest.MonkeyPatch.context() as patch:
+    with remembered_accounts(), kept_fits(EncodersByContent()), pytest.MonkeyPatch.context() as patch:
         # a layer of ProGAP is as wide as the messages that it makes
         small = partial(ClassifierConfig, epochs=1)
         replace_everywhere(

@@ -23,7 +23,7 @@ from caribou.experiments.measures import measure
 from caribou.graph import Graph
 from caribou.machine.files import atomic_file
 from caribou.machine.memory import peak_mb
-from caribou.models.encoder import kept_encoders
+from caribou.models.encoder import kept_fits
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Charge:
 
 @dataclass
 class SharedFits:
-    """Fits as files of a folder that the processes of a run share, by what they were fitted on (`kept_encoders`)."""
+    """Fits as files of a folder that the processes of a run share, by what they were fitted on (`kept_fits`)."""
 
     folder: Path
     charge: Charge = field(default_factory=Charge)
@@ -87,7 +87,7 @@ def measure_on_one_thread(
     """
     torch.set_num_threads(1)
     fits = SharedFits(shared)
-    with kept_encoders(fits, fits):
+    with kept_fits(fits):
         return charged(measure(cell, data_dir, folder), fits.charge)
 
 

@@ -24,7 +24,7 @@ from caribou.methods.base import Fitted, Method, Outputs, declared_plan, fit, pr
 from caribou.methods.catalogue import METHODS, Space, resolve
 from caribou.methods.search import plan_search, score_noise
 from caribou.metrics import Metrics, selecting_name
-from caribou.models.encoder import kept_encoders
+from caribou.models.encoder import kept_fits
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.selection import SelectionPlan
@@ -112,7 +112,7 @@ def tune(
 
     selected, listed = search.parts["selection"], [int(i) for i in order]
     require_left(search, graph, ledger)
-    with kept_encoders():  # trials whose encoders have the same settings share one
+    with kept_fits():  # trials whose encoders have the same settings share one
         ready = {
             place: prepared(recipes[place], search.parts["trials"][place], graph, Streams(seed))
             for place in (dict.fromkeys(listed) if selected.random is None else range(len(recipes)))

@@ -12,7 +12,7 @@ by digests under a key of their owner.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,7 @@ from caribou.graph import Graph
 from caribou.graph.fingerprint import key_mark, known_rows, row_digests
 from caribou.machine.memory import DOUBLE, SINGLE, require_memory
 from caribou.machine.owner import owner_key
-from caribou.models.encoder import kept_priors
+from caribou.models.encoder import fitted_once
 from caribou.models.fit_context import one_thread
 from caribou.models.heads import fit_weights
 from caribou.models.learners import (
@@ -232,12 +232,7 @@ def class_probabilities(
     if graph.prior is not None:
         require_out_of_fold(graph, graph.prior)
         return graph.prior, {}
-    kept, key = kept_priors.get(), (graph, streams.seed, objective.class_weight)
-    if kept is None:
-        kept = {}
-    if key not in kept:
-        kept[key] = fit_class_prior(graph, streams, objective)
-    prior, probabilities = kept[key]
+    prior, probabilities = fitted_once(fit_class_prior, graph, streams, replace(objective, metric=None))
     return probabilities, prior.to_arrays()
 
 

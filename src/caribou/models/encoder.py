@@ -6,12 +6,12 @@ At edge level features, labels and split are public, so fitting it costs nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from caribou._validate import MAX_WIDTH, integer
 from caribou.errors import InputError
@@ -251,31 +251,37 @@ class Store(Protocol):
 
 
 _kept: ContextVar[Store | None] = ContextVar("kept", default=None)
-kept_priors: ContextVar[Store | None] = ContextVar("kept priors", default=None)
-"""Where `caribou.models.class_prior` keeps what it has fitted, inside `kept_encoders`."""
+Fit = TypeVar("Fit")
 
 
 @contextmanager
-def kept_encoders(store: Store | None = None, priors: Store | None = None) -> Iterator[None]:
-    """Inside, an encoder is fitted once per graph, seed and widths, and used again; without ``store``, per graph object.
+def kept_fits(store: Store | None = None) -> Iterator[None]:
+    """Inside, encoders and priors are fitted once per graph, seed and settings; without ``store``, per graph object.
 
-    For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. The encoder reads
-    nothing but features, labels, split and the public seed, so the one that is used again is the one that would be fitted again.
+    For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. It reads nothing
+    but features, labels, split and the public seed, so the one that is used again is the one that would be fitted again.
 
     Args:
-        store: where encoders are kept; None keeps them in memory.
-        priors: where class priors are kept, likewise.
+        store: where they are kept; None keeps them in memory.
     """
     if store is None and _kept.get() is not None:  # they are kept already
         yield
         return
     token = _kept.set({} if store is None else store)
-    other = kept_priors.set({} if priors is None else priors)
     try:
         yield
     finally:
         _kept.reset(token)
-        kept_priors.reset(other)
+
+
+def fitted_once(fit: Callable[..., Fit], graph: Graph, *settings: Any) -> Fit:
+    """What ``fit(graph, *settings)`` returns, or returned before inside `kept_fits`."""
+    kept, key = _kept.get(), (graph, *settings)
+    if kept is None:
+        return fit(*key)
+    if key not in kept:
+        kept[key] = fit(*key)
+    return kept[key]
 
 
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN, objective: Objective = USUAL) -> Prior:
@@ -290,7 +296,7 @@ def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN, 
         hidden: widths of the hidden layers; () for a linear model.
         objective: what validates better, and how much each class counts.
     """
-    return _kept_or_fitted(graph, streams, hidden, FOLDS, objective)
+    return fitted_once(_fitted, graph, streams, hidden, FOLDS, objective)
 
 
 def fit_one(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN, objective: Objective = USUAL) -> Prior:
@@ -301,17 +307,7 @@ def fit_one(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN, ob
     Args:
         graph, streams, hidden, objective: as in `cross_fit`.
     """
-    return _kept_or_fitted(graph, streams, hidden, 0, objective)
-
-
-def _kept_or_fitted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int, objective: Objective) -> Prior:
-    kept = _kept.get()
-    if kept is None:
-        return _fitted(graph, streams, hidden, folds, objective)
-    key = (graph, streams, hidden, folds, objective)
-    if key not in kept:
-        kept[key] = _fitted(graph, streams, hidden, folds, objective)
-    return kept[key]
+    return fitted_once(_fitted, graph, streams, hidden, 0, objective)
 
 
 @one_thread()
