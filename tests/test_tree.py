@@ -109,7 +109,7 @@ LINES = {
     "mechanisms": 2_500,
     "methods": 4_850,
     "model": 2_270,
-    "models": 4_700,
+    "models": 4_690,
     "pages": 1_690,
     "privacy": 7_540,
     "tables": 3_950,

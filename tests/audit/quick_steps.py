@@ -70,7 +70,12 @@ class EncodersByContent(dict[Any, Any]):
         x = graph.features
         features = (x.data, x.indices, x.indptr) if sp.issparse(x) else (x,)
         arrays = (*features, labels, split.train, split.val, split.test)
-        return (*(np.asarray(a).tobytes() for a in arrays), repr(settings), encoder.configurations(graph))
+        return (
+            *(np.asarray(a).tobytes() for a in arrays),
+            repr(settings),
+            graph.num_classes,
+            encoder.configurations(graph),
+        )
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(self.content(key))

@@ -75,7 +75,8 @@ def fit_name(key: tuple[Any, ...]) -> str:
     """A digest of all that an encoder or a prior is fitted on: features, labels, split, settings. No edge is read."""
     graph: Graph = key[0]
     split, labels = graph.for_learning(public=True)
-    return str(joblib.hash((graph.features, np.array(labels), split.train, split.val, split.test, repr(key[1:]))))
+    read = (graph.features, np.array(labels), graph.num_classes, split.train, split.val, split.test, repr(key[1:]))
+    return str(joblib.hash(read))
 
 
 def measure_on_one_thread(
