@@ -3,10 +3,11 @@
 A query is one SELECT in the dialect of its database, and cannot write:
 
 1. It stands inside a SELECT of ours, and the database itself says that this is one statement.
-2. DuckDB opens its file read-only. Of other files it sees the folders of those that the query names, none if it has a database.
-   Extensions are neither fetched nor loaded, and no setting can be changed.
+2. DuckDB opens its file read-only. Of other files it sees those that the query names, none if it has a database. Extensions are
+   neither fetched nor loaded, and no setting can be changed.
 3. SQLite opens its file read-only, and refuses every action but reading.
-4. PostgreSQL reads in a read-only transaction, and gives up after an hour.
+4. PostgreSQL reads in a read-only transaction that is rolled back, and gives up after an hour. Its own functions that change
+   something all the same (large objects, settings, other connections) are refused by name.
 
 A password is used to connect and stands nowhere else: in no name, message, run or ledger.
 """
@@ -34,6 +35,10 @@ _SQLITE, _DUCKDB = b"SQLite format 3\x00", b"DUCK"
 _READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 _DUCKDB_OFF = ("autoinstall_known_extensions", "autoload_known_extensions", "python_enable_replacements")
 _TIMEOUT = "1h"
+_VOLATILE = """SELECT proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+    WHERE provolatile = 'v' AND lanname IN ('internal', 'c') AND proname = ANY(%s)"""
+"""The functions of PostgreSQL and of its extensions, among some words, that may change something."""
+_HARMLESS = {"random", "random_normal", "gen_random_uuid", "clock_timestamp", "timeofday"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +136,7 @@ class Query(Table):
                 kinds = [one.type for one in connection.extract_statements(statement)]
                 if kinds != [duckdb.StatementType.SELECT]:
                     raise InputError(f'{self._flag[2:]} must be one SELECT, got more ({self._flag} "SELECT ...")')
-                connection.execute("SET allowed_directories = ?", [[] if read_only else _folders(self.text)])
+                connection.execute("SET allowed_paths = ?", [[] if read_only else _files(self.text)])
                 connection.execute("SET enable_external_access = false")
                 connection.execute("SET lock_configuration = true")
                 reader = connection.sql(statement).to_arrow_reader(size)
@@ -139,7 +144,7 @@ class Query(Table):
 
     def _of_sqlite(self, statement: str, size: int) -> Iterator[Any]:
         def guard(action: int, _: Any, function: str | None, *__: Any) -> int:
-            allowed = action in _READING and function != "load_extension"
+            allowed = action in _READING and function not in ("load_extension", "fts3_tokenizer")
             return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
         with self._answering(sqlite3.Error, sqlite3.Warning):
@@ -168,12 +173,20 @@ class Query(Table):
             connection.execute(f"SET statement_timeout = '{_TIMEOUT}'")
             connection.commit()
             connection.read_only = True
+            named = set(re.findall(r"\w+", self.text.lower())) - _HARMLESS
+            found = connection.execute(_VOLATILE, [list(named)]).fetchone()
+            if found or re.search(r'u&"', self.text.lower()):  # a name that is spelled in escapes
+                word = found[0] if found else 'U&"'
+                raise InputError(
+                    f'{self._flag[2:]} must call no function that may change something, got {word!r} ({self._flag} "SELECT ...")'
+                )
             # what is prepared is one statement: a second one could end the transaction and write
             connection.execute(
                 f"SELECT FROM (\n{self.text.strip().rstrip(';')}\n) AS rows_of_query LIMIT 0", prepare=True
             )
             cursor = connection.cursor(name="rows_of_query")  # on the server: rows come in pieces
             yield from self._fetched(cursor.execute(statement), size)
+            connection.rollback()
 
     def _fetched(self, cursor: Any, size: int) -> Iterator[Any]:
         """The rows of a cursor of Python's own interface."""
@@ -213,11 +226,11 @@ def _at_least_one(batches: Iterable[Any], schema: Any) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in schema], schema=schema)
 
 
-def _folders(text: str) -> list[str]:
-    """The folders of the files that a query names between quotes. A folder by itself is no file: its neighbours are not read."""
+def _files(text: str) -> list[str]:
+    """The files that a query names between quotes, and the patterns that name several. Their neighbours are not read."""
     named = [word.replace("''", "'") for word in re.findall(r"'((?:[^']|'')*)'", text)]
-    there = [re.split(r"[*?\[]", w)[0] for w in named if any(map(os.path.isfile, glob.iglob(w, recursive=True)))]
-    return sorted({os.path.abspath(os.path.dirname(word)) for word in there})
+    files = {word: list(filter(os.path.isfile, glob.iglob(word, recursive=True))) for word in named}
+    return sorted({os.path.abspath(path) for word, found in files.items() if found for path in (word, *found)})
 
 
 def shown_database(database: str | None) -> str:
