@@ -7,6 +7,7 @@ import functools
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -354,12 +355,30 @@ for name, info in METHODS.items():
 """
 
 
-def test_no_constant_waits_for_its_use() -> None:
-    """A name that waits is loaded by a call or an attribute, and a constant may meet an operator first."""
+def in_functions(tree: ast.AST, inside: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Every node but annotations, with whether it stands in the body of a function: it is run when that is called."""
+    for name, value in ast.iter_fields(tree):
+        here = inside or (isinstance(tree, ast.FunctionDef | ast.Lambda) and name == "body")
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST) and name not in ("annotation", "returns"):
+                yield child, here
+                yield from in_functions(child, here)
+
+
+def test_a_name_that_waits_is_loaded_by_its_first_use() -> None:
+    """A call, an attribute or `isinstance` loads it; an operator or a default would meet what stands in its place."""
     for name, tree in modules().items():
         blocks = [node for node in tree.body if isinstance(node, ast.With)]
-        names = {alias.name for block in blocks for each in block.body for alias in each.names}  # type: ignore[attr-defined]
-        assert not {word for word in names if word.isupper() and len(word) > 1}, name
+        names = {alias.asname or alias.name for block in blocks for line in block.body for alias in line.names}  # type: ignore[attr-defined]
+        found = list(in_functions(tree))
+        used = {id(node.func) for node, inside in found if inside and isinstance(node, ast.Call)}
+        used |= {id(node.value) for node, inside in found if inside and isinstance(node, ast.Attribute)}
+        used |= {id(each) for node, _ in found if isinstance(node, ast.Call) for each in node.args[1:]}
+        used |= {id(node.value) for node, inside in found if inside and isinstance(node, ast.keyword)}
+        others = {
+            node.id for node, _ in found if isinstance(node, ast.Name) and node.id in names and id(node) not in used
+        }
+        assert not others, f"{name}: {others}"
 
 
 def test_planning_every_method_needs_no_torch() -> None:
