@@ -18,7 +18,7 @@ import pytest
 
 import caribou as cb
 from caribou.cli.doctor import diagnose
-from caribou.cli.spool import save_or_spool, spooled_runs
+from caribou.cli.spool import place_taken, save_or_spool, spooled_runs
 from caribou.errors import RunError
 from caribou.model import state as model_state
 from caribou.model.state import graph_fingerprint
@@ -47,6 +47,20 @@ def fail_in(monkeypatch: pytest.MonkeyPatch, code: int, *folders: Path) -> None:
                 raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(model_state, "atomic_folder", failing)
+
+
+def test_a_place_that_another_command_has_taken_is_refused_before_the_charge(state: Path, tmp_path: Path) -> None:
+    """Both would be paid for, and one of them would have no place."""
+    ledger, out = tmp_path / "ledger.sqlite", tmp_path / "run"
+    with place_taken(out):
+        refused = caribou(*TRAIN, "--out", out, "--ledger", ledger, code=2).stderr
+    assert "out must be a folder that no other command is about to write" in " ".join(refused.split())
+    assert not ledger.exists()
+    assert list(tmp_path.iterdir()) == [], "a refused command leaves nothing"
+    caribou(*TRAIN, "--out", out, "--ledger", ledger)
+    assert {path.name for path in tmp_path.iterdir()} == {"ledger.sqlite", "run", "state"}
+    with pytest.raises(RunError, match="new or empty folder"), place_taken(out):
+        pass
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])

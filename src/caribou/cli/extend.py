@@ -11,7 +11,7 @@ from caribou.cli.certificate import write_release_page
 from caribou.cli.command import argument, command, option, record, switch
 from caribou.cli.engine_options import EngineOptions, graph_like
 from caribou.cli.options import NAME, PAGE, PRIOR, SPEND, EntryOptions, FileOptions, require_takes_prior
-from caribou.cli.spool import save_or_spool
+from caribou.cli.spool import place_taken, save_or_spool
 from caribou.cli.train import flagging, metric_rows
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def extend(given: ExtendOptions) -> None:
     check_target(out)
     model = load(given.run)
     require_takes_prior(model.method, model.takes_prior, prior)
-    with graph_like(model, given.engine, given.files, None, prior, out) as data:
+    with place_taken(out), graph_like(model, given.engine, given.files, None, prior, out) as data:
         later = model.extend(
             data,
             ledger=given.ledger.noted(),

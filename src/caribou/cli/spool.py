@@ -1,19 +1,61 @@
-"""The spool folder: where a run waits whose own place could not be written. It lies in the private folder of the user."""
+"""Places of runs: taken before anything is charged; and the spool folder, where a run waits whose own could not be written.
+
+The spool folder lies in the private folder of the user.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from caribou.errors import RunError
 from caribou.machine.owner import state_folder
 
 if TYPE_CHECKING:
     from caribou.model.estimator import Model
+
+
+@contextmanager
+def place_taken(out: Path | None) -> Iterator[None]:
+    """The place of a run, taken until the block ends. Another command that would save there is refused before it is charged.
+
+    The system lets go of the lock when the process ends, however it ends.
+    """
+    from caribou.model.state import check_target
+
+    if out is None:
+        yield
+        return
+    target = check_target(out)
+    lock = target.with_name(f".caribou-{hashlib.sha256(target.name.encode()).hexdigest()[:16]}.lock")
+    with open(lock, "w", encoding="utf-8") as file:
+        if not _is_locked(file):
+            raise RunError.of("out", "be a folder that no other command is about to write", str(out))
+        try:
+            check_target(out)  # the command before may have written it
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _is_locked(file: IO[str]) -> bool:
+    """Whether the lock is ours now; without locks, on Windows, it always is. One that was removed meanwhile is nobody's."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(file.fileno()).st_ino == os.stat(file.name).st_ino
+    except OSError:
+        return False
 
 
 def spool_folders(out: Path) -> list[Path]:

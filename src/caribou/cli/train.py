@@ -32,7 +32,7 @@ from caribou.cli.options import (
 )
 from caribou.cli.output import print_facts, print_json
 from caribou.cli.progress import fit_progress
-from caribou.cli.spool import save_or_spool
+from caribou.cli.spool import place_taken, save_or_spool
 from caribou.errors import InputError
 from caribou.machine.memory import peak_mb
 
@@ -132,7 +132,7 @@ def train(given: TrainOptions) -> None:
     # the first line that loads torch: bad flags are found before it, and bad settings before any data is read
     require_takes_prior(method, Model(method, budget, **options).takes_prior, given.prior)
     runs: list[_Run] = []
-    with source, fit_progress(method, given.seeds) as advance:
+    with source, place_taken(given.out), fit_progress(method, given.seeds) as advance:
         for seed in range(given.seeds):
             data = source.load(seed, again=seed > 0, unit=info.unit)
             model = Model(method, budget, seed=seed, **options)

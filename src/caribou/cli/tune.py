@@ -14,7 +14,7 @@ from caribou.cli.command import argument, as_json, command, option, record, swit
 from caribou.cli.options import DELTA, METHOD_UNIT, NAME, PAGE, SETTINGS, GraphOptions, GraphSource, LedgerOptions
 from caribou.cli.output import print_facts, print_json
 from caribou.cli.progress import fit_progress
-from caribou.cli.spool import save_or_spool
+from caribou.cli.spool import place_taken, save_or_spool
 from caribou.cli.train import parse_settings, promise_rows
 from caribou.errors import InputError
 
@@ -74,7 +74,7 @@ def tune(given: TuneOptions) -> None:
     if not public and out is None:
         typer.echo("warning: without --out the model that the search pays for is thrown away", err=True)
     # on private data the number of trials may be secret: no counter is shown
-    with fit_progress(f"{method}, trials", given.trials if public else 1, stages=public) as advance:
+    with place_taken(out), fit_progress(f"{method}, trials", given.trials if public else 1, stages=public) as advance:
         found = tuning.tune(
             method,
             data,
@@ -89,11 +89,11 @@ def tune(given: TuneOptions) -> None:
             progress=advance if public else lambda: None,
             metric=given.metric,
         )
-    if found.fitted is not None and out is not None:
-        model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger is not None)
-        save_or_spool(model, out)
-        if given.page:
-            write_release_page(out, ledger)
+        if found.fitted is not None and out is not None:
+            model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger is not None)
+            save_or_spool(model, out)
+    if found.fitted is not None and out is not None and given.page:
+        write_release_page(out, ledger)
     document: dict[str, Any] = {
         "method": method,
         "dataset": str(source),
