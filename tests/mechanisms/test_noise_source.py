@@ -222,6 +222,25 @@ def test_noise_at_another_scale_grid_or_width_is_other_noise(change: dict[str, f
     assert abs(np.corrcoef(one, other)[0, 1]) < 5 / np.sqrt(1000)
 
 
+def test_a_resumed_run_draws_the_same_stream_again_for_the_same_use_only(tmp_path: Path) -> None:
+    key = RunKey.secure()
+    key.save(tmp_path / "key")
+
+    def drawn(use: bytes) -> np.ndarray:
+        source = RunKey.load(tmp_path / "key").source(use)
+        assert source.is_secret
+        assert source.is_new
+        return np.concatenate([source.gaussian((500,), std=1.0), source.stream("part").gaussian((500,), std=1.0)])
+
+    first, other = drawn(USE), drawn(USE + b"!")
+    assert np.array_equal(first, drawn(USE))
+    assert abs(np.corrcoef(first, other)[0, 1]) < 5 / np.sqrt(1000)
+    assert abs(np.corrcoef(first[:500], first[500:])[0, 1]) < 5 / np.sqrt(500), "draws differ in a run"
+    key.source(USE)
+    with pytest.raises(CaribouError, match="a key must have one use"):
+        key.noise(USE + b"!")
+
+
 def test_a_key_has_one_use_and_one_place(tmp_path: Path) -> None:
     key = RunKey.seeded(1)
     assert key.is_new

@@ -221,4 +221,4 @@ def test_rows_that_were_moved_are_refused_also_by_a_saved_model(tmp_path: Path) 
     moved = cb.Graph.from_edges(MONTHS[1].features[order], [u, v], MONTHS[1].labels[order])
     with pytest.raises(InputError, match="got row 0 with the features that row 1 had"):
         cb.load(tmp_path / "run").extend(moved)
-    assert cb.load(tmp_path / "run").extend(MONTHS[1]).num_nodes == 170
+    assert cb.load(tmp_path / "run").extend(MONTHS[1]).state.nodes == 170

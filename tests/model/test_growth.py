@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 import caribou as cb
+from caribou.engines.folder import WorkFolder
 from caribou.errors import CaribouError, InputError, LedgerError, RunError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.model.growth import EXTENDED, ExtensionNotes
 from caribou.privacy.ledger import Ledger
+from caribou.release import Account
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 WHOLE = dataclasses.replace(
@@ -138,7 +140,7 @@ def test_without_a_ledger_the_folder_knows(free: tuple[Path, cb.Graph]) -> None:
     for model, words in ((two[0], "must not be extended twice"), (two[1], "is extended already, or is being extended")):
         with pytest.raises(CaribouError, match=words):
             model.extend(grown)
-    assert later.extend(WHOLE).num_nodes == 90
+    assert later.extend(WHOLE).state.nodes == 90
     assert later.certificate.void_reasons == ()
 
 
@@ -160,3 +162,111 @@ def test_a_ledger_that_is_not_there_is_not_made(free: tuple[Path, cb.Graph]) -> 
         cb.load(folder / "run").extend(grown, ledger=folder / "none.sqlite")
     assert not (folder / "none.sqlite").exists()
     assert not (folder / "run" / EXTENDED).exists()
+
+
+@pytest.fixture
+def charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A run and the ledger that it was charged in; a private folder of its own."""
+    monkeypatch.setenv("CARIBOU_STATE", str(tmp_path / "state"))
+    votes().fit(FIRST, ledger=tmp_path / "ledger.sqlite").save(tmp_path / "run")
+    return tmp_path / "run", tmp_path / "ledger.sqlite"
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+def die(*_: object) -> None:
+    raise Killed
+
+
+def killed_extension(run: Path, ledger: Path | None, grown: cb.Graph = GROWN) -> list[cb.Model]:
+    """Of a process that dies before the new model is kept; what it had."""
+    lost: list[cb.Model] = []
+    with pytest.raises(Killed):
+        cb.load(run).extend(grown, ledger=ledger, keep=lambda model: (lost.append(model), die()))
+    return lost
+
+
+@pytest.mark.parametrize("with_ledger", [True, False])
+def test_an_extension_that_died_is_ended_with_the_same_answers(charged: tuple[Path, Path], with_ledger: bool) -> None:
+    run, book = charged
+    if not with_ledger:
+        shutil.rmtree(run)
+        votes().fit(FIRST).save(run)
+    ledger = book if with_ledger else None
+    before = len(Ledger(book).entries())
+    (lost,) = killed_extension(run, ledger)
+    (again,) = killed_extension(run, ledger)
+    later = cb.load(run).extend(GROWN, ledger=ledger)
+    assert later.certificate == lost.certificate == again.certificate
+    for name, array in lost.released.items():
+        assert np.array_equal(array, later.released[name]), name
+        assert np.array_equal(array, again.released[name]), name
+    assert len(Ledger(book).entries()) == before + with_ledger, "charged once"
+    assert not list((run.parent / "state" / "extensions").iterdir()), "the key is gone"
+    with pytest.raises(CaribouError, match="extended already"):
+        cb.load(run).extend(GROWN, ledger=ledger)
+
+
+def test_an_extension_that_died_is_ended_with_nothing_else(charged: tuple[Path, Path]) -> None:
+    """The same noise is never added to anything else: not to another graph, nor to another label or model."""
+    run, ledger = charged
+    killed_extension(run, ledger)
+    edge = GROWN.without_edge(*(int(end) for end in GROWN.edge_index[:, 0]))
+    relabelled = dataclasses.replace(GROWN, labels=1 - np.asarray(GROWN.labels))
+    for other in (edge, WHOLE):
+        with pytest.raises(RunError, match="an extension of this model was interrupted"):
+            cb.load(run).extend(other, ledger=ledger)
+    with pytest.raises(RunError, match="belongs to another plan or another graph"):
+        cb.load(run).extend(relabelled, ledger=ledger)
+    with pytest.raises(RunError, match="ledger must be that of the interrupted run"):
+        cb.load(run).extend(GROWN, ledger=Ledger(run.parent / "other.sqlite"))
+    with pytest.raises(RunError, match="is extended already, or is being extended"):
+        cb.load(run).extend(GROWN, ledger=run.parent / "other.sqlite", noise=NoiseSource.secure())
+    cb.load(run).extend(GROWN, ledger=ledger)
+
+
+def test_an_extension_that_died_around_its_charge_is_charged_once(
+    charged: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, ledger = charged
+    for kind, method, entries in ((Account, "charge", 1), (WorkFolder, "charged", 2), (Account, "mark_released", 2)):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, method, die)
+            with pytest.raises(Killed):
+                cb.load(run).extend(GROWN, ledger=ledger)
+        assert len(Ledger(ledger).entries()) == entries
+    cb.load(run).extend(GROWN, ledger=ledger)
+    assert [entry.extends is None for entry in Ledger(ledger).entries()] == [True, False]
+
+
+def test_a_copy_elsewhere_does_not_end_an_extension(
+    charged: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever lacks the key would draw other noise for the same pairs."""
+    run, ledger = charged
+    copied = shutil.copytree(run, run.parent / "copy")
+    killed_extension(run, ledger)
+    monkeypatch.setenv("CARIBOU_STATE", str(run.parent / "another"))
+    for place in (run, copied):
+        with pytest.raises(CaribouError, match="extended already"):
+            cb.load(place).extend(GROWN, ledger=ledger)
+
+
+def test_a_refused_extension_leaves_no_key(charged: tuple[Path, Path]) -> None:
+    run, _ = charged
+    with pytest.raises(LedgerError, match="does not exist"):
+        cb.load(run).extend(GROWN, ledger=run.parent / "none.sqlite")
+    assert not list((run.parent / "state" / "extensions").iterdir())
+    assert not (run / EXTENDED).exists()
+
+
+def test_two_processes_do_not_extend_at_once(charged: tuple[Path, Path]) -> None:
+    run, ledger = charged
+
+    def second(_: cb.Model) -> None:
+        with pytest.raises(RunError, match="another process is making this release"):
+            cb.load(run).extend(GROWN, ledger=ledger)
+
+    cb.load(run).extend(GROWN, ledger=ledger, keep=second)

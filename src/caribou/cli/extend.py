@@ -62,14 +62,14 @@ def extend(given: ExtendOptions) -> None:
             left=given.left,
             same_order=given.same_order,
             name=given.name,
+            keep=lambda model: save_or_spool(model, out),
         )
-        save_or_spool(later, out)
     if given.page:
         write_release_page(out, given.ledger.path)
     cost = f"a release of its own: {later.budget}" if given.spend else "at no further cost: a batch of the same release"
     where = "" if given.ledger.path is None else f", entered in {given.ledger.path}"
-    typer.echo(f"{model.arrivals.found(data)} of {model.num_nodes} known nodes are in the graph")
-    typer.echo(f"{later.num_nodes - model.num_nodes} new nodes, {cost}{where}")
+    typer.echo(f"{model.arrivals.found(data)} of {model.state.nodes} known nodes are in the graph")
+    typer.echo(f"{later.state.nodes - model.state.nodes} new nodes, {cost}{where}")
     _print_metrics(later)
     typer.echo(f"saved {out} (caribou predict {out} --out predictions.csv; next time: caribou extend {out})")
 

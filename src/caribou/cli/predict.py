@@ -104,7 +104,7 @@ def predict(given: PredictOptions) -> None:
     new = None
     if not (given.other.files.is_given or given.engine.is_given):
         given.other.refuse_flags(given.training_graph, given.prior is not None)
-        probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
+        probabilities, ids, title = model.predict_proba(), model.node_ids, model.state.id_title
         new = model.is_new if model.is_new.any() else None
     else:
         with given.other.loaded(model, out, given.engine, given.prior) as data:
@@ -152,7 +152,7 @@ def embed(given: EmbedOptions) -> None:
     out = given.out
     check_table(out, (*TABLES, ".npy"))
     model = load(given.run)
-    state, ids, title = model.embeddings, model.node_ids, model.id_title
+    state, ids, title = model.embeddings, model.node_ids, model.state.id_title
     warn_unprotected(model)
     if given.other.files.is_given:
         with given.other.loaded(model, out) as data:

@@ -69,7 +69,7 @@ class NoiseSource(_Keyed):
 
     def __init__(self, key: bytes, *, origin: str) -> None:
         super().__init__(key, origin=origin)  # only `secure` and its streams may say that it is secret
-        self._draws = 0
+        self._draws, self._repeats = 0, False
         self._purposes: set[str] = set()
 
     @classmethod
@@ -113,7 +113,7 @@ class NoiseSource(_Keyed):
                 )
             self._purposes.add(purpose)
             child = NoiseSource(hmac.digest(self._key, purpose.encode(), "sha256"), origin=self.origin)
-        child._is_secret = self._is_secret
+        child._is_secret, child._repeats = self._is_secret, self._repeats
         return child
 
     def gaussian(self, shape: tuple[int, ...], *, std: float, grid: float | None = None) -> np.ndarray:
@@ -206,8 +206,10 @@ class NoiseSource(_Keyed):
         # One counter block per draw: the upper half of the initial block is the number of the draw, the lower half counts.
         initial = self._draws.to_bytes(8, "big") + bytes(8)
         # A forked child, or a snapshot of the machine that is started twice, has this key and this number, too: only fresh bytes
-        # keep two releases from carrying the same noise (docs/decisions.md, record 0008).
-        key = hashlib.sha256(self._key + os.urandom(32)).digest() if self._is_secret else self._key
+        # keep two releases from carrying the same noise (docs/decisions.md, record 0008). A source of `RunKey.source` is for one
+        # use alone, whoever holds it: there the same noise is meant, and is added to the same.
+        fresh = self._is_secret and not self._repeats
+        key = hashlib.sha256(self._key + os.urandom(32)).digest() if fresh else self._key
         return Cipher(algorithms.AES(key), modes.CTR(initial)).encryptor()
 
     def __repr__(self) -> str:
@@ -215,7 +217,7 @@ class NoiseSource(_Keyed):
 
 
 class RunKey(_Keyed):
-    """The key of one run that can be resumed. It draws nothing: noise comes from a key that `noise` derives from it.
+    """The key of one run that can be resumed. It draws nothing: noise comes from a key that `noise` or `source` derives from it.
 
     Everything that decides what noise is added to goes into the derivation. So a run that is resumed with another budget, another
     graph or another scale would draw independent noise, and no two results under one key can be subtracted.
@@ -248,11 +250,19 @@ class RunKey(_Keyed):
 
     def noise(self, use: bytes) -> BlockNoise:
         """The noise of one use of this key: ``use`` states all that decides what it is added to. A key has one use."""
+        return BlockNoise(self._derived(b"caribou noise by block", use), origin=self.origin, is_secret=self._is_secret)
+
+    def source(self, use: bytes) -> NoiseSource:
+        """The same as a stream, whose draws are told apart by their order: a resumed run repeats those of the run before."""
+        found = NoiseSource(self._derived(b"caribou noise in order", use), origin=self.origin)
+        found._is_secret, found._repeats = self._is_secret, True
+        return found
+
+    def _derived(self, kind: bytes, use: bytes) -> bytes:
         if self.__use not in (None, use):
             raise CaribouError("a key must have one use, got another plan or another graph under the same key")
         self.__use = use
-        derived = hmac.digest(self._key, b"caribou noise by block" + hashlib.sha256(use).digest(), "sha256")
-        return BlockNoise(derived, origin=self.origin, is_secret=self._is_secret)
+        return hmac.digest(self._key, kind + hashlib.sha256(use).digest(), "sha256")
 
     def seal(self, use: bytes) -> str:
         """A keyed digest of a use, to be stored and compared: without the key it tells nothing about the graph."""

@@ -24,11 +24,13 @@ with deferred_imports():
 
     from caribou.graph import Graph
     from caribou.graph.arrivals import Grown
-    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.mechanisms.noise_source import NoiseSource, RunKey
     from caribou.randomness import Streams
 
 Arrays = Mapping[str, "np.ndarray"]
 """Arrays by name: what was released, or the weights of a model."""
+Weights = Arrays | None
+"""Fitted weights that are to be applied, or None: they are to be fitted."""
 AFTER = "after_certificate"
 """The public parameter of a batch that pays for itself: the certificate that covers what is older."""
 
@@ -132,7 +134,7 @@ class PreparedMethod(Protocol):
     It asks for nothing else: a transductive method has no `predict_graph`, but public work to do.
     """
 
-    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Any:
+    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Any:
         """The method with this work done for the graph: for `fit`, or for `predict_graph` with fitted ``weights``."""
         ...
 
@@ -151,6 +153,19 @@ class GrowingMethod(Method, Protocol):
 
     def extend(self, plan: ReleasePlan, weights: Arrays, released: Arrays, grown: Grown, noise: NoiseSource) -> Outputs:
         """Ask the arrivals of ``grown`` by the ``plan``; ``weights`` and ``released`` are those of all earlier batches."""
+        ...
+
+
+class BatchJournal(Journal, Protocol):
+    """The journal of a batch."""
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it keeps the key of the noise until the batch is made."""
+        ...
+
+    def noise(self, source: Any) -> NoiseSource:
+        """The noise of the batch, from what `extend` was given as its noise."""
         ...
 
 
@@ -253,12 +268,12 @@ def extend(
     fitted: Fitted,
     grown: Grown,
     budget: Budget,
-    noise: NoiseSource | None = None,
+    noise: NoiseSource | RunKey | None = None,
     *,
     link: Link | None,
     ledger: LedgerLike | None = None,
     private: Private | None = None,
-    journal: Journal | None = None,
+    journal: BatchJournal | None = None,
 ) -> Fitted:
     """Ask the arrivals of a grown graph: a batch of the release that ``link`` names, or a release of its own.
 
@@ -267,7 +282,7 @@ def extend(
         fitted: weights and released arrays of all earlier batches.
         grown: the graph in the order of arrival.
         budget: of the first batch.
-        noise: private randomness (default: a fresh key from the operating system).
+        noise: private randomness (default: a fresh key from the operating system), or the key of a ``journal`` that can resume.
         link: the release that pays, and the batch just before; None: this batch is charged by itself.
         ledger: enter the batch under the release that pays, or charge it, before any noise is drawn.
         private: the graph as its owner has it; its content is what a ledger knows.
@@ -288,12 +303,18 @@ def extend(
             f"noise of a batch must be that of the batch before ({_cost_words(before.cost)}), because all of them cost one "
             f"epsilon, got {_cost_words(made.cost)}: budget or settings of the model were changed"
         )
-    plan = declared_plan(method, _after(before, made, link), budget, grown.graph)
+    resumable = journal is not None and journal.resumable
+    plan = declared_plan(method, replace(_after(before, made, link), resumable=resumable), budget, grown.graph)
     ready = method.prepare_batch(fitted.weights, grown)
+
+    def run(source: Any) -> Drawn[Outputs]:
+        noise = source if journal is None else journal.noise(source)
+        return _drawn(ready.extend(plan, fitted.weights, fitted.released, grown, noise))
+
     released = execute(
         plan,
         private or grown.graph,
-        lambda source: _drawn(ready.extend(plan, fitted.weights, fitted.released, grown, source)),
+        run,
         noise=noise or NoiseSource.secure(),
         ledger=ledger,
         journal=journal,
@@ -349,9 +370,7 @@ def _require_learnable(graph: Graph, unit: PrivacyUnit) -> None:
         raise InputError.of("split.train", "hold labels of at least 2 classes", f"all of class {named[0]!r}")
 
 
-def prepared(
-    method: Method, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None
-) -> Method:
+def prepared(method: Method, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Method:
     """Public work first: an encoder that fails, or a process that is killed during it, then costs nothing."""
     if not isinstance(method, PreparedMethod):
         return method

@@ -71,7 +71,7 @@ with deferred_imports():
     from caribou.mechanisms.bounded_rows import unit_length
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Arrays, Outputs, Weights
     from caribou.models.classifier import (
         classify,
         require_classifier_memory,
@@ -229,7 +229,7 @@ class Caribou(EncodedMethod):
 
     # -- Algorithm 1 -----------------------------------------------------------------------------------------------
 
-    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Start:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Start:
         """X^(0), from public values alone."""
         if self.messages == "features":
             start = Start(unit_rows(graph), {})
@@ -243,13 +243,7 @@ class Caribou(EncodedMethod):
         return Start(start.rows, {**start.arrays, THETA: theta})
 
     def run(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        public: Start,
-        streams: Streams,
-        noise: NoiseSource,
-        weights: Arrays | None = None,
+        self, plan: ReleasePlan, graph: Graph, public: Start, streams: Streams, noise: NoiseSource, weights: Weights
     ) -> Outputs:
         """The paper's pipeline: pass the encoder's messages K times with noise, classify."""
         calibrated = plan.parts["propagation"]
@@ -263,7 +257,7 @@ class Caribou(EncodedMethod):
         state: np.ndarray,
         calibrated: CalibratedPropagation,
         streams: Streams,
-        weights: Arrays | None = None,
+        weights: Weights = None,
     ) -> Outputs:
         """The classification module on X^(0) and X^(K), on public labels, and what it says."""
         inputs = [public.rows, state_columns(state, calibrated)]

@@ -72,7 +72,7 @@ with deferred_imports():
     from caribou.mechanisms.bounded_rows import unit_length
     from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
     from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Arrays, Outputs, Weights
     from caribou.models.classifier import classify
     from caribou.randomness import Streams
 
@@ -151,18 +151,12 @@ class Dpdgc(Transductive, EncodedMethod):
         """The weights W and the product A W must fit into memory."""
         check_size(sizes)
 
-    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Prior:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Prior:
         """What the encoder says."""
         return self.prior(graph, streams, weights)
 
     def run(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        public: Prior,
-        streams: Streams,
-        noise: NoiseSource,
-        weights: Arrays | None = None,
+        self, plan: ReleasePlan, graph: Graph, public: Prior, streams: Streams, noise: NoiseSource, weights: Weights
     ) -> Outputs:
         """Train W privately, release A W, classify features and structure."""
         structure_nodes, calibration_nodes = self._roles(graph, streams)

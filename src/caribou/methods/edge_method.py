@@ -25,7 +25,7 @@ with deferred_imports():
 
     from caribou.graph import Graph
     from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Arrays, Outputs, Weights
     from caribou.models.class_prior import require_out_of_fold
     from caribou.models.classifier import ClassificationModule, ClassifierConfig, fit_classifier, module_from_arrays
     from caribou.randomness import Streams
@@ -90,14 +90,14 @@ class EdgeMethod:
 
     # -- fits ------------------------------------------------------------------------------------------------------
 
-    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Any:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Any:
         """All that is computed from public values alone: by fitted ``weights``, or by what is fitted here."""
         raise NotImplementedError
 
     def require_memory_for(self, sizes: Sizes) -> None:
         """Refuse what does not fit into memory, before anything is fitted."""
 
-    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Self:
+    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Self:
         """A copy that holds what is computed from public values; what would not fit into memory is refused first."""
         self.require_memory_for(graph.sizes(PrivacyUnit.EDGE))
         ready = copy(self)
@@ -123,13 +123,7 @@ class EdgeMethod:
         return self.run(plan, graph, public, streams, noise, weights)
 
     def run(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        public: Any,
-        streams: Streams,
-        noise: NoiseSource,
-        weights: Arrays | None = None,
+        self, plan: ReleasePlan, graph: Graph, public: Any, streams: Streams, noise: NoiseSource, weights: Weights
     ) -> Outputs:
         """A fit, or with fitted ``weights`` a prediction, given what was computed from ``public`` values (`encoded`)."""
         raise NotImplementedError
@@ -166,12 +160,12 @@ class EncodedMethod(EdgeMethod):
         """Of what the encoder says about a node: its last hidden layer, or class probabilities."""
         return self.hidden[-1] if self.hidden and not sizes.given else sizes.classes
 
-    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Any:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Any:
         """The embeddings of the encoder."""
         encoder = self.prior(graph, streams, weights).encoder
         return Start(encoder.embeddings(graph.features), encoder.to_arrays())
 
-    def prior(self, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Prior:
+    def prior(self, graph: Graph, streams: Streams, weights: Weights = None) -> Prior:
         """What an encoder says: by fitted ``weights``, as it came with the graph, or fitted here."""
         if weights is not None:
             return prior_of(weights, graph)
@@ -186,7 +180,7 @@ class EncodedMethod(EdgeMethod):
         graph: Graph,
         hidden: int,
         streams: Streams,
-        weights: Arrays | None = None,
+        weights: Weights = None,
         prefix: str = MODULE,
         train: np.ndarray | None = None,
     ) -> ClassificationModule:

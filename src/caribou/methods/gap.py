@@ -47,7 +47,7 @@ with deferred_imports():
     from caribou.mechanisms.bounded_rows import unit_length
     from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
     from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Arrays, Outputs, Weights
     from caribou.models.classifier import classify
     from caribou.randomness import Streams
 
@@ -108,13 +108,7 @@ class Gap(EncodedMethod):
         return plan_sums(self, sizes, budget, hops, "the noisy sums of every hop")
 
     def run(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        public: Start,
-        streams: Streams,
-        noise: NoiseSource,
-        weights: Arrays | None = None,
+        self, plan: ReleasePlan, graph: Graph, public: Start, streams: Streams, noise: NoiseSource, weights: Weights
     ) -> Outputs:
         """Sum the public embeddings K times with noise, classify."""
         sums = _sums(graph, None, public.rows, plan.parts["sums"], streams, noise)

@@ -30,9 +30,17 @@ with deferred_imports():
     from caribou.graph import Graph
     from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts
     from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Outputs, Weights
     from caribou.models.classifier import classify
     from caribou.randomness import Streams
+
+
+@dataclass(frozen=True, eq=False)
+class FirstStage:
+    """What the encoder says: ``prior`` out of fold, and its models ``together``. [n, C]"""
+
+    prior: Prior
+    together: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -69,25 +77,23 @@ class LpgNet(EncodedMethod):
             parts={"counts": counts},
         )
 
-    def encoded(
-        self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None
-    ) -> tuple[Prior, np.ndarray]:
-        """What the encoder says out of fold, and what all its models say together. [n, C]"""
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> FirstStage:
+        """What the encoder says."""
         prior = self.prior(graph, streams, weights)
-        return prior, prior.encoder.probabilities(graph.features)
+        return FirstStage(prior, prior.encoder.probabilities(graph.features))
 
     def run(
         self,
         plan: ReleasePlan,
         graph: Graph,
-        public: tuple[Prior, np.ndarray],
+        public: FirstStage,
         streams: Streams,
         noise: NoiseSource,
-        weights: Arrays | None = None,
+        weights: Weights,
     ) -> Outputs:
         """Stage by stage: count under the classes predicted so far, fit and predict again."""
         counts = NoisyNeighbourCounts(graph, graph.num_classes, plan.parts["counts"], noise.stream("counts"))
-        prior, probabilities = public
+        prior, probabilities = public.prior, public.together
         inputs, arrays = [log_probabilities(prior.probabilities)], prior.encoder.to_arrays()
         released: dict[str, np.ndarray] = {}
         for stage in range(1, self.stages + 1):

@@ -64,7 +64,7 @@ with deferred_imports():
     from caribou.mechanisms.clipped_gradients import take_rows
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.mechanisms.noisy_mean import private_mean
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Outputs, Weights
     from caribou.models.class_prior import class_probabilities
     from caribou.models.features import (
         PublicBasis,
@@ -116,7 +116,7 @@ class Mlp(EncodedMethod):
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
         )
 
-    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Start:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Start:
         """Class probabilities, and what they are computed with. Training nodes are predicted by models not fitted on them."""
         if self.hidden is None:
             return Start(*class_probabilities(graph, streams, self.objective, weights))
@@ -124,13 +124,7 @@ class Mlp(EncodedMethod):
         return Start(prior.probabilities, prior.encoder.to_arrays())
 
     def run(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        public: Start,
-        streams: Streams,
-        noise: NoiseSource,
-        weights: Arrays | None = None,
+        self, plan: ReleasePlan, graph: Graph, public: Start, streams: Streams, noise: NoiseSource, weights: Weights
     ) -> Outputs:
         """The class probabilities are all there is."""
         return Outputs(public.rows, {"probabilities": public.rows}, public.arrays)

@@ -48,7 +48,7 @@ with deferred_imports():
     from caribou.graph import Graph
     from caribou.mechanisms.bounded_rows import unit_length
     from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Arrays, Outputs, Weights
     from caribou.models.linear import selu_network
     from caribou.randomness import Streams
 
@@ -104,7 +104,7 @@ class NodeMethod:
     def require_memory_for(self, sizes: Sizes) -> None:
         """Refuse a fit that does not fit into memory."""
 
-    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> Self:
+    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Self:
         """What would not fit into memory is refused before anything is charged."""
         if weights is None:
             self.require_memory_for(graph.sizes(PrivacyUnit.NODE))

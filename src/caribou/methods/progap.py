@@ -49,7 +49,7 @@ with deferred_imports():
     from caribou.mechanisms.bounded_rows import unit_length
     from caribou.mechanisms.neighbour_sums import StagedSums, bounded_adjacency
     from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Arrays, Outputs, Weights
     from caribou.models.classifier import classify, embed
     from caribou.randomness import Streams
 
@@ -79,13 +79,7 @@ class Progap(EncodedMethod):
         return plan_sums(self, sizes, budget, self.hops, "the noisy sums of every stage")
 
     def run(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        public: Start,
-        streams: Streams,
-        noise: NoiseSource,
-        weights: Arrays | None = None,
+        self, plan: ReleasePlan, graph: Graph, public: Start, streams: Streams, noise: NoiseSource, weights: Weights
     ) -> Outputs:
         """Stage by stage: sum with noise, then train on the sum; no edge is read there."""
         sums = StagedSums(bounded_adjacency(graph, None, streams.sampling), plan.parts["sums"], noise.stream("sums"))

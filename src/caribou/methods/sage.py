@@ -71,7 +71,7 @@ with deferred_imports():
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.mechanisms.noisy_mean import private_mean
     from caribou.mechanisms.randomized_response import perturb
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Arrays, Outputs, Weights
     from caribou.models.features import centred_unit_rows, unit_root_rows
     from caribou.models.sage import Neighbourhoods, SageModel, fit_sage
     from caribou.randomness import Streams
@@ -133,17 +133,11 @@ class SageEdge(EdgeMethod):
             parts={"pairs": pairs},
         )
 
-    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None) -> None:
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> None:
         """Nothing: the network reads the perturbed graph."""
 
     def run(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        public: None,
-        streams: Streams,
-        noise: NoiseSource,
-        weights: Arrays | None = None,
+        self, plan: ReleasePlan, graph: Graph, public: None, streams: Streams, noise: NoiseSource, weights: Weights
     ) -> Outputs:
         """Perturb the graph, then train GraphSAGE on what was released, or apply a fitted network."""
         rule = METHODS[self.name].response or asymmetric_response

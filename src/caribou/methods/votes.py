@@ -78,7 +78,7 @@ with deferred_imports():
     from caribou.graph.arrivals import Grown
     from caribou.mechanisms.exponential import choose
     from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Arrays, Outputs
+    from caribou.methods.base import Arrays, Outputs, Weights
     from caribou.models.class_prior import class_probabilities, probabilities_by
     from caribou.models.feature_codes import FeatureCodes
     from caribou.models.heads import (
@@ -109,8 +109,8 @@ class VotesEdge(EdgeMethod):
     (None: accuracy and cross-entropy).
     ``class_weight``: "balanced" gives every class the same weight in the losses, None every node.
     ``alphabet``: what nodes say: their "class", or the "code" of their features; "auto" lets a pilot say both, and takes what
-    tells its neighbours more. ``pilot``: the share of the labelled nodes in it (None: none where own features tell
-    most of the class, 0.1, or 0.3 where they tell nothing). ``codes``: how many codes there are at most.
+    tells its neighbours more. ``pilot``: the share of the labelled nodes in it (None: 0.1, and none where own features tell
+    most of the class). ``codes``: how many codes there are at most.
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
     (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
@@ -180,28 +180,19 @@ class VotesEdge(EdgeMethod):
         )
 
     @one_thread()
-    def encoded(
-        self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Arrays | None = None
-    ) -> tuple[VoteStart, Arrays]:
-        """What is known before an edge is read, and what the prior is computed with."""
+    def encoded(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> VoteStart:
+        """What is known before an edge is read."""
         prior, arrays = class_probabilities(graph, streams, self.objective, weights)
-        return VoteStart.of(self, graph, prior, plan.parts["votes"], streams), arrays
+        return replace(VoteStart.of(self, graph, prior, plan.parts["votes"], streams), arrays=arrays)
 
     @one_thread()
     def run(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        public: tuple[VoteStart, Arrays],
-        streams: Streams,
-        noise: NoiseSource,
-        weights: Arrays | None = None,
+        self, plan: ReleasePlan, graph: Graph, public: VoteStart, streams: Streams, noise: NoiseSource, weights: Weights
     ) -> Outputs:
         """Ask in rounds, and combine prior and votes."""
-        start, arrays = public
-        decoded = run_rounds(self, graph, start, plan.parts["votes"], noise)
+        decoded = run_rounds(self, graph, public, plan.parts["votes"], noise)
         released = {**decoded.transcript, "probabilities": decoded.probabilities}
-        return Outputs(decoded.probabilities, released, {**arrays, **decoded.learned.to_arrays()})
+        return Outputs(decoded.probabilities, released, {**public.arrays, **decoded.learned.to_arrays()})
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
         """A transcript about another graph. Its labelled nodes are needed: they send, and rates and head are learned on them."""
@@ -265,12 +256,14 @@ class VoteStart:
         share: of the labelled nodes in the pilot.
         codes: of features, where nodes may send them.
         code: [n], of every node.
+        arrays: what the prior is computed with.
     """
 
     roles: VoteRoles
     share: float = 0.0
     codes: FeatureCodes | None = None
     code: np.ndarray | None = None
+    arrays: Arrays = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -432,29 +425,22 @@ def fit_counts(
 
 LOUDEST = 0.5
 """Largest variance of the noise of a count at which a pilot is asked (epsilon of 1.75 and more): below, it would tell nothing."""
-QUIET = 0.5
-"""Variance of the noise of a sum over codes up to which the sum stands for its entries."""
-PILOT_SHARE, LARGER_SHARE = 0.1, 0.3
-"""Shares of the labelled nodes that are the pilot's senders: the larger one where own features tell nothing about the class."""
-TELLING, CLEAR = 0.97, 0.6
-"""Own features tell something about the class, or most of it, if the prior has less than so much of the classes' entropy."""
+PILOT_SHARE = 0.1
+"""The share of the labelled nodes that are the pilot's senders."""
+CLEAR = 0.6
+"""Own features tell most of the class if the prior has less than so much of the classes' entropy."""
 
 
 def pilot_share(roles: VoteRoles) -> float:
     """The share of the labelled nodes that are the pilot's senders, 0 if there is none to be asked. Public.
 
     Where own features tell most of the class, a class says about a node what its features would say, and more.
-
-    Where own features tell nothing about the class, the features of neighbours are all that features can be good for, and class
-    messages of unlabelled nodes tell nothing: a larger pilot risks little and sees more.
     """
     labels = roles.labels[roles.order]
     shares = np.bincount(labels, minlength=roles.classes) / len(labels)
     entropy = -float((shares * np.log(np.maximum(shares, 1e-12))).sum())
     loss = float(cross_entropies(np.log(np.maximum(roles.p0[roles.order], 1e-12)), labels).mean())
-    if loss < CLEAR * entropy:
-        return 0.0
-    return PILOT_SHARE if loss < TELLING * entropy else LARGER_SHARE
+    return 0.0 if loss < CLEAR * entropy else PILOT_SHARE
 
 
 @dataclass(frozen=True, eq=False)
@@ -541,21 +527,6 @@ class Pilot:
     def log_likelihood(self, model: CountModel, rates: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Of what the pilot released about ``nodes``. rates: [C, C M] -> [nodes, C, T]"""
         return model.log_likelihood(self.counts[nodes], rates)
-
-    def class_log_likelihood(self, model: CountModel, rates: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """The same if classes alone matter.
-
-        Under little noise sums over codes are as good as the entries, and they scatter as the counts of later rounds do:
-        overdispersed counts of symbols would not add up to overdispersed counts of classes.
-        """
-        variance = self.codes * model.budget.noise_variance
-        if variance > QUIET:
-            return self.log_likelihood(model, rates, nodes)
-        summed = rates.reshape(len(rates), -1, self.codes).sum(axis=2)
-        # the noise of a sum is nearly Gaussian; below 0.2 integers would fall between the points of the likelihood's table
-        about = CountModel(VoteBudget.gaussian(1 / max(np.sqrt(variance), 0.2)), model.overdispersed)
-        votes = self.counts[nodes].reshape(len(nodes), -1, self.codes).sum(axis=2)
-        return about.log_likelihood(votes, summed)
 
 
 # -- class messages ------------------------------------------------------------------------------------------------
@@ -770,7 +741,7 @@ class _FirstRound:
                 L[rows] = model.log_likelihood(counts[rows], rates[group])
                 if self.pilot is not None:
                     by_class = self.pilot.rates_by_class(rates["labelled"], self.roles, self.class_sizes)
-                    L[rows] += self.pilot.class_log_likelihood(model, by_class, rows)
+                    L[rows] += self.pilot.log_likelihood(model, by_class, rows)
         return L
 
 

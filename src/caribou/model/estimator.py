@@ -13,7 +13,8 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -31,9 +32,8 @@ from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, f
 from caribou.methods.catalogue import METHODS, method_info, names_of, resolve
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
 from caribou.model.frames import class_array, predictions_tables
-from caribou.model.growth import link_to, notes_of_extension, require_extendable, was_extended
+from caribou.model.growth import link_to, notes_of_extension, require_extendable, resumable_notes, was_extended
 from caribou.model.state import (
-    GraphRelease,
     ModelState,
     add_release,
     check_target,
@@ -443,7 +443,7 @@ class Model:
         probabilities = self.predict_proba(data, training_graph=training_graph)
         graph = self._origin.trained if data is None else as_graph(data, self.classes)
         if graph is None or graph.node_ids is None:
-            ids, title = self.node_ids if data is None else None, self.id_title
+            ids, title = self.node_ids if data is None else None, self.state.id_title
         else:
             ids, title = tuple(str(i) for i in graph.node_ids), graph.id_title
         new = self.is_new if data is None and self.is_new.any() else None
@@ -567,7 +567,7 @@ class Model:
         from caribou.models.class_prior import without_rows
 
         state, fingerprint = self.state, graph_fingerprint(graph)
-        release = GraphRelease(made.certificate, without_rows(made.weights), made.released)
+        release = replace(made, weights=without_rows(made.weights))
         self._fitted = replace(state, releases={**state.releases, fingerprint: release})
         for folder in self._folders:
             if not is_run_of(folder, state.certificate.certificate_id):
@@ -602,6 +602,7 @@ class Model:
         left: bool = False,
         same_order: bool = False,
         name: str | None = None,
+        keep: Callable[[Model], object] = lambda model: None,
     ) -> Model:
         """Score nodes that arrived since, for nothing more: every pair with an arrival is asked once, and no old pair again.
 
@@ -622,6 +623,9 @@ class Model:
             left: declares that known nodes which are not in the graph have left; needed where more than half of them are not.
             same_order: without ids: declares that no row was moved; needed where more than half of the features have changed.
             name: under which the ledger knows the data set (default: the name of the fit).
+            keep: called with the new model, e.g. to save it. A process that dies before this ends has lost nothing: the same
+                call, with the same graph and ledger and without ``noise``, ends the extension of a saved model with the same
+                answers.
 
         Returns:
             A new model, of everybody who was ever there: first the nodes of this model, then the arrivals by name.
@@ -647,40 +651,46 @@ class Model:
         grown = self.arrivals.grown(self._encoded(self._aligned(private)))
         if ledger is None and self.state.charged:
             raise InputError("ledger must be given (ledger=...): this model was charged in one, got none")
-        noise = noise or NoiseSource.secure()
         rows = self._named_rows(grown.graph)
         notes = None if spend else notes_of_extension(self.state, self._folders, private.name, ledger is not None)
-        if not spend:
-            self._fitted = replace(self.state, extended=True)  # the place is taken before anything is charged
-        try:
-            fitted = extend(
-                self._recipe,
-                self._own_state(),
-                grown,
-                self.budget,
-                noise,
-                link=None if spend else link_to(self.certificate),
-                ledger=ledger,
-                private=private,
-                journal=notes,
-            )
-        except BaseException:
-            if notes is not None and noise.is_new:  # refused before anything was asked
-                self._fitted = replace(self.state, extended=False)
-                notes.refused()
-            raise
-        child = Model(self.method, self.budget, seed=self._streams.seed, encoder=self._encoder, **self.settings)
-        child._take(fitted, grown.graph, charged=ledger is not None, rows=rows, batches=grown.arrivals.batches)
-        if self.threshold is not None:  # what was flagged stays flagged
-            child._fitted = replace(child.state, threshold=self.threshold)
-        child._origin = replace(
-            child._origin,
-            given=data,
-            graph=private,
-            rows=grown.place,
-            ledger=_lasting(ledger),
-            encoder=self._origin.encoder,
-        )
+        whole: AbstractContextManager[Any] = nullcontext(notes)
+        if notes is not None and notes.paths and noise is None:
+            whole = resumable_notes(notes, self.state, grown, private)
+        with whole as journal:
+            source = noise or (journal.key if journal is not None and journal.resumable else NoiseSource.secure())
+            if not spend:
+                self._fitted = replace(self.state, extended=True)  # the place is taken before anything is charged
+            try:
+                fitted = extend(
+                    self._recipe,
+                    self._own_release(),
+                    grown,
+                    self.budget,
+                    source,
+                    link=None if spend else link_to(self.certificate),
+                    ledger=ledger,
+                    private=private,
+                    journal=journal,
+                )
+                child = Model(self.method, self.budget, seed=self._streams.seed, encoder=self._encoder, **self.settings)
+                charged, batches = ledger is not None, grown.arrivals.batches
+                child._take(fitted, grown.graph, charged=charged, rows=rows, batches=batches)
+                if self.threshold is not None:  # what was flagged stays flagged
+                    child._fitted = replace(child.state, threshold=self.threshold)
+                child._origin = replace(
+                    child._origin,
+                    given=data,
+                    graph=private,
+                    rows=grown.place,
+                    ledger=_lasting(ledger),
+                    encoder=self._origin.encoder,
+                )
+                keep(child)
+            except BaseException:
+                if journal is not None and (journal.resumable or source.is_new):  # it may be tried again
+                    self._fitted = replace(self.state, extended=False)
+                    journal.failed(ledger, private.name)
+                raise
         return child
 
     @property
@@ -692,7 +702,7 @@ class Model:
     def is_new(self) -> np.ndarray:
         """Who came with the last batch, if there was more than one (`extend`). [n], bool"""
         before = sum(self.state.batches[:-1])
-        return (np.arange(self.num_nodes) >= before) & (before > 0)
+        return (np.arange(self.state.nodes) >= before) & (before > 0)
 
     # -- metrics ---------------------------------------------------------------------------------------------------
 
@@ -854,15 +864,6 @@ class Model:
             raise RunError(f"{error}; the model is still in memory: save it to another folder") from error
         self._folders = tuple(dict.fromkeys((*self._folders, Path(folder).absolute())))
 
-    @staticmethod
-    def load(folder: str | os.PathLike[str]) -> Model:
-        """Read what `save` wrote; a damaged folder is an error."""
-        state = read_state(folder)
-        try:
-            return _restored(state, (Path(folder).absolute(),))
-        except (TypeError, InputError) as error:
-            raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold what `save` holds: never the graph, predictions of its nodes at node level, or a ledger.
 
@@ -878,11 +879,6 @@ class Model:
         return replace(self.state, extended=was_extended(self.state, self._folders))
 
     @property
-    def num_nodes(self) -> int:
-        """How many nodes the model is about."""
-        return self.state.nodes
-
-    @property
     def node_ids(self) -> tuple[str, ...] | None:
         """The names of the nodes, where they are public (edge level) and the graph had any."""
         return self.state.node_ids
@@ -892,17 +888,7 @@ class Model:
         """How the node table of the fit was read, to read the next one in the same way (``rules=``); None for other graphs."""
         return self.state.column_rules
 
-    @property
-    def id_title(self) -> str | None:
-        """What the user's table calls the column of `node_ids`, if they came from one."""
-        return self.state.id_title
-
     # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _own_state(self) -> Fitted:
-        """The fit as its method made it."""
-        state = self.state
-        return Fitted(self._origin.probabilities, state.certificate, state.released, state.weights)
 
     def _own_probabilities(self) -> np.ndarray:
         found = self._origin.probabilities
@@ -1088,7 +1074,7 @@ class Caribou(_Family):
 
 
 def load(folder: str | os.PathLike[str]) -> Model:
-    """A saved model: weights, settings, certificate. The same as `Model.load`.
+    """Read a saved model: weights, settings, certificate. A damaged folder is an error.
 
     Args:
         folder: what `Model.save` or ``caribou train --out`` wrote.
@@ -1104,7 +1090,11 @@ def load(folder: str | os.PathLike[str]) -> Model:
     ...     cb.load(folder + "/run").certificate == model.certificate
     True
     """
-    return Model.load(folder)
+    state = read_state(folder)
+    try:
+        return _restored(state, (Path(folder).absolute(),))
+    except (TypeError, InputError) as error:
+        raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
 
 
 # -- shared --------------------------------------------------------------------------------------------------------

@@ -1,28 +1,40 @@
 """Extending a model by nodes that arrived since: who may be extended, and the notes that it happens once.
 
 A batch costs nothing more because every pair is asked once. So a model is extended once, by one process: in this process its
-state says so, on disk a note in each of its folders, and a ledger knows of copies, too.
+state says so, on disk a note in each of its folders, and a ledger knows of copies, too. A process that dies before the new model
+is kept leaves the key of the noise in the private folder of the user: the same call then ends with the same answers.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from caribou.engines.folder import WorkFolder
 from caribou.errors import InputError, RunError
+from caribou.graph import Graph
+from caribou.graph.arrivals import Grown
 from caribou.machine.files import atomic_write, publish
+from caribou.machine.owner import state_folder
+from caribou.mechanisms.noise_source import NoiseSource, RunKey
 from caribou.methods.base import GrowingMethod
-from caribou.model.state import ModelState, is_run_of
+from caribou.model.state import ModelState, graph_fingerprint, is_run_of
 from caribou.privacy.assumptions import AssumptionName
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link
+from caribou.release import Account, LedgerLike
 
 if TYPE_CHECKING:
     from caribou.methods.base import Method
-    from caribou.privacy.certificate import Certificate
 
 EXTENDED = "extended.json"
 
@@ -102,7 +114,10 @@ class ExtensionNotes:
 
     def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
         """A new certificate, written down in every folder before it is charged, or a refusal that leaves no note."""
-        made = make()
+        return self.noted(make(), ledger)
+
+    def noted(self, made: Certificate, ledger: Path | None) -> Certificate:
+        """The same with a certificate that is there."""
         try:
             for path in self.paths:
                 self._note(path, made.certificate_id, ledger)
@@ -111,10 +126,12 @@ class ExtensionNotes:
             raise
         return made
 
-    @property
-    def is_charged(self) -> bool:
-        """Never: an extension is not resumed, because nobody can know what had left the machine."""
-        return False
+    resumable = False
+    is_charged = False  # never: without the key nobody can repeat what may have left the machine
+
+    def noise(self, source: NoiseSource) -> NoiseSource:
+        """As it was given."""
+        return source
 
     def charged(self) -> None:
         """From here on pairs are asked."""
@@ -124,6 +141,10 @@ class ExtensionNotes:
                 atomic_write(path, json.dumps(note) + "\n")
             except OSError as error:
                 raise _not_writable(path, error) from error
+
+    def failed(self, ledger: LedgerLike | None, dataset: str) -> None:
+        """Whatever stopped it before anything was asked."""
+        self.refused()
 
     def refused(self) -> None:
         """Nothing was asked, so the run can still be extended. The note of another process stays."""
@@ -146,7 +167,7 @@ class ExtensionNotes:
             finally:
                 draft.unlink(missing_ok=True)
         except FileExistsError:
-            if not self._may_go_on(path, opened, same):
+            if not self._may_go_on(path, opened, same, certificate_id):
                 raise RunError(
                     f"run {path.parent}: is extended already, or is being extended ({EXTENDED}): a second extension would ask "
                     "pairs of the same people twice; extend the run that was made from it, or charge this batch as a release "
@@ -155,14 +176,140 @@ class ExtensionNotes:
         except OSError as error:
             raise _not_writable(path, error) from error
 
-    def _may_go_on(self, path: Path, opened: Ledger | None, same: str | None) -> bool:
+    def _may_go_on(self, path: Path, opened: Ledger | None, same: str | None, certificate_id: str) -> bool:
+        stands = _read(path)
+        if stands.get("certificate") == certificate_id:  # a resumed extension, which alone has it
+            return True
         if opened is None:
             return False
-        stands = _read(path)
         child = (self._dataset, stands.get("certificate"), self._extends)
         if any((entry.dataset, entry.certificate_id, entry.extends) == child for entry in opened.entries()):
             return True
         return stands.get("ledger") == same and stands.get("asked") is False
+
+
+class ResumableNotes:
+    """The notes, and a private folder with key and certificate until the new model is kept: a journal that can be resumed.
+
+    Args:
+        notes: in the folders of the run.
+        work: the private folder.
+        use: all that decides what noise is added to. A run that is resumed with anything else is refused, so that no two answers
+            with the same noise can be subtracted.
+    """
+
+    resumable = True
+
+    def __init__(self, notes: ExtensionNotes, work: WorkFolder, use: bytes) -> None:
+        self._notes, self._work, self._use = notes, work, use
+        self.key = work.run_key() if self.is_charged else work.first_key(RunKey.secure)
+        work.bind(self.key, use)
+
+    def noise(self, source: RunKey) -> NoiseSource:
+        """The same for the same use."""
+        return source.source(self._use)
+
+    def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
+        """That of the interrupted extension, or a new one, written down everywhere before it is charged."""
+        new = self._work.stage == "preparing"
+        if new:
+            self._work.update(stage="prepared")
+        try:
+            return self._notes.noted(self._work.certificate(make, ledger), ledger)
+        except BaseException:
+            if new:  # nothing is charged yet
+                self._work.update(stage="preparing")
+            raise
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether pairs may have been asked, here or by a process that died."""
+        return self._work.is_charged
+
+    def charged(self) -> None:
+        """From here on pairs are asked."""
+        self._work.charged()
+        self._notes.charged()
+
+    def refused(self) -> None:
+        """Nothing was charged."""
+        self._work.update(stage="preparing")
+        self._notes.refused()
+
+    def failed(self, ledger: LedgerLike | None, dataset: str) -> None:
+        """Whatever stopped it: what its ledger does not hold was not charged."""
+        if self._work.stage == "charging" and ledger is not None:
+            made = Certificate.from_dict(self._work.record["certificate"])
+            if not Account(ledger, dataset).holds(made):
+                self.refused()
+
+
+@contextmanager
+def resumable_notes(notes: ExtensionNotes, model: ModelState, grown: Grown, private: Graph) -> Iterator[Any]:
+    """The notes as a journal that can be resumed, until the block ends well; as they are where no private folder can be had.
+
+    Args:
+        notes: of the extension.
+        model: of the batches before.
+        grown: the graph in the order of arrival.
+        private: the same as its owner has it.
+    """
+    own = model.certificate.certificate_id
+    try:
+        folder = state_folder() / "extensions"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        request = {"extends": own, "dataset": private.name, "graph": graph_fingerprint(private)}
+        work: WorkFolder | None = WorkFolder(folder / own, request)
+        if work is not None and work.stage == "released":  # its model is kept, and the process died while it cleared up
+            work.remove()
+            work = None
+    except (ImportError, OSError):  # Windows has no locks; nowhere to write
+        work = None
+    except RunError as error:
+        raise RunError(
+            f"an extension of this model was interrupted: finish it with the same graph, name and ledger, or charge this batch "
+            f"as a release of its own (spend=True); {error}"
+        ) from error
+    if work is None:
+        yield notes
+        return
+    kept = False
+    try:
+        yield ResumableNotes(notes, work, _use(model, grown))
+        kept = True
+    except OSError as error:
+        raise RunError(f"the extension was not made: {error.strerror or error}; the same call ends it") from error
+    finally:
+        try:
+            if kept:
+                work.update(stage="released")
+            if work.stage in ("preparing", "released"):
+                work.remove()
+        except OSError as error:
+            warnings.warn(f"{work.path} cannot be removed, and holds a key: {error.strerror or error}", stacklevel=3)
+        work.close()
+
+
+def _use(model: ModelState, grown: Grown) -> bytes:
+    """All that decides what is asked, and what noise is added to: of the graph, of the batches before, and of the library."""
+    from caribou import __version__
+
+    graph, digest = grown.graph, hashlib.sha256(__version__.encode())
+    split = () if graph.split is None else (graph.split.train, graph.split.val, graph.split.test)
+    arrays = {
+        "present": grown.present,
+        "labels": np.empty(0) if graph.labels is None else graph.labels,
+        "prior": np.empty(0) if graph.prior is None else graph.prior,
+        **{f"split {k}": part for k, part in enumerate(split)},
+        **{f"weights {name}": array for name, array in model.weights.items()},
+        **{f"released {name}": array for name, array in model.released.items()},
+    }
+    for part in graph.content():
+        digest.update(part)
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name], order="C")
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    return digest.digest()
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -31,6 +31,7 @@ import numpy as np
 from caribou.errors import CaribouError, RunError
 from caribou.machine.files import atomic_folder, atomic_write
 from caribou.machine.owner import owner_key
+from caribou.methods.base import Arrays, Fitted
 from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
@@ -48,20 +49,6 @@ NODES, ROWS = "nodes.json", "rows.json"
 PREDICTIONS = "predictions"
 METRICS = "metrics.json"
 PUBLISHED, PUBLISHED_CERTIFICATE = "published-metrics.json", "published-metrics.certificate.json"
-
-Arrays = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True, eq=False)
-class GraphRelease:
-    """What was released about another graph, with the certificate that covers it.
-
-    Predictions are not part of it at node level, where a node's own row is not covered: they are computed from it and the graph.
-    """
-
-    certificate: Certificate
-    weights: Arrays
-    released: Arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +70,8 @@ class ModelState:
         column_rules: how the node table was read, for the next one.
         extended: whether the model was extended.
         rows: digests of the rows of features, by which nodes without names are known again.
-        releases: what was released about other graphs, by their keyed fingerprints. Whoever has the run alone cannot test guesses
-            for a graph, because the key lies elsewhere.
+        releases: what was released about other graphs, by their keyed fingerprints; of a saved run without probabilities.
+            Whoever has the run alone cannot test guesses for a graph, because the key lies elsewhere.
     """
 
     method: str
@@ -106,7 +93,7 @@ class ModelState:
     column_rules: ColumnRules | None = None
     extended: bool = False
     rows: tuple[str, ...] | None = None
-    releases: Mapping[str, GraphRelease] = field(default_factory=dict)
+    releases: Mapping[str, Fitted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.batches:
@@ -154,7 +141,7 @@ def require_writable(folder: Path, given: str, field: str = "out") -> None:
         raise RunError(f"{field} must lie in a folder that can be written, got {given!r}: {error.strerror}") from error
 
 
-def add_release(release: GraphRelease, fingerprint: str, folder: str | os.PathLike[str]) -> Path:
+def add_release(release: Fitted, fingerprint: str, folder: str | os.PathLike[str]) -> Path:
     """Add a release about another graph to a run; it is written whole or not at all."""
     target = Path(folder).absolute() / PREDICTIONS / release.certificate.certificate_id
     try:
@@ -186,13 +173,13 @@ def _write_files(state: ModelState, folder: Path) -> None:
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _write_release(release: GraphRelease, fingerprint: str, folder: Path) -> None:
+def _write_release(release: Fitted, fingerprint: str, folder: Path) -> None:
     _write_arrays(release, folder)
     record = {"fingerprint": fingerprint, "files": _digests(folder)}
     (folder / "graph.json").write_text(json.dumps(record), encoding="utf-8")
 
 
-def _write_arrays(made: ModelState | GraphRelease, folder: Path) -> None:
+def _write_arrays(made: ModelState | Fitted, folder: Path) -> None:
     from safetensors.numpy import save
 
     for name, arrays in ((WEIGHTS, made.weights), (RELEASED, made.released)):
@@ -280,9 +267,9 @@ def _check_agreement(state: ModelState, base: Path) -> None:
         )
 
 
-def _read_releases(folder: Path) -> dict[str, GraphRelease]:
+def _read_releases(folder: Path) -> dict[str, Fitted]:
     """What was released about other graphs; of several releases about one graph the newest."""
-    found: dict[str, GraphRelease] = {}
+    found: dict[str, Fitted] = {}
     for place in sorted(folder.glob("*/graph.json"), key=lambda path: path.stat().st_mtime_ns):
         try:
             record = json.loads(place.read_text(encoding="utf-8"))
@@ -290,7 +277,7 @@ def _read_releases(folder: Path) -> dict[str, GraphRelease]:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{place} cannot be read: {error}") from error
         _check_files(place.parent, files)
-        found[fingerprint] = GraphRelease(**_read_arrays(place.parent))
+        found[fingerprint] = Fitted(np.empty((0, 0)), **_read_arrays(place.parent))
     return found
 
 
