@@ -34,6 +34,7 @@ from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
+from caribou.privacy.ledger import Ledger
 from engines_support import (
     COLUMNS,
     NODES,
@@ -364,6 +365,18 @@ def test_what_ray_writes_lies_in_a_private_folder_and_it_tells_of_errors_alone(
     assert ray._private.ray_constants.ENABLE_RAY_CLUSTER, "a cluster that is joined later is reached"
     assert {record.message for record in caplog.records} == {"broken"}
     assert logging.getLogger("ray").level == level, "the caller's own Ray may talk again"
+
+
+def test_a_ray_that_is_not_found_charges_nothing(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = NoRay()
+    monkeypatch.setattr(stub, "error", ConnectionError("nobody there"))
+    monkeypatch.setattr(module, "_ray", lambda: stub)
+    ledger = Ledger(tables.folder / "ledger.sqlite")
+    with pytest.raises(InputError) as refused:
+        release_files(tables.request(engine="ray", address="ray://nobody:1"), ledger=ledger)
+    assert (refused.value.field, refused.value.value) == ("address", "ray://nobody:1")
+    assert ledger.entries() == ()
+    assert not tables.request().work.exists()
 
 
 LISTENING = """

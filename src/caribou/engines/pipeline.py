@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -227,15 +227,16 @@ def release_files(
         if request.budget.unit is PrivacyUnit.EDGE:
             declared = features_without_edges(calibrated.arithmetic.columns, None)
             plan = replace(plan, assumptions=(declared,))
-        released = execute(
-            plan,
-            _FileContent(request.name, tuple(bytes.fromhex(part) for part in folder.record["content"])),
-            run,
-            noise=folder.first_key(new_key) if folder.stage == "prepared" else folder.run_key(),
-            ledger=ledger,
-            replace_fingerprint=replace_fingerprint,
-            journal=folder,
-        )
+        with _cluster(request, files.layout):
+            released = execute(
+                plan,
+                _FileContent(request.name, tuple(bytes.fromhex(part) for part in folder.record["content"])),
+                run,
+                noise=folder.first_key(new_key) if folder.stage == "prepared" else folder.run_key(),
+                ledger=ledger,
+                replace_fingerprint=replace_fingerprint,
+                journal=folder,
+            )
         _finish(folder)
     finally:
         if folder.stage in ("preparing", "prepared"):
@@ -381,6 +382,15 @@ def _checkpoint(number: int, folder: WorkFolder, files: BlockFiles, sums: np.nda
     folder.update(round=number, digests={**folder.record["digests"], "state": state.digest().hex()})
     files.state(f"round-{number - 1}").retire()
     (folder.path / f"sums-{number - 1}.npy").unlink(missing_ok=True)
+
+
+def _cluster(request: Request, layout: Layout) -> AbstractContextManager[None]:
+    """The Ray of a request, if it wants one: it is started, or not found, before anything is charged."""
+    if request.engine != "ray":
+        return nullcontext()
+    from caribou.engines import ray
+
+    return ray.started(min(request.workers, layout.blocks), request.address)
 
 
 def runner_of(request: Request, files: BlockFiles, noise: BlockNoise, memory: Memory) -> Runner:

@@ -458,6 +458,16 @@ def _shares(workers: int, nodes: list[dict[str, Any]]) -> Iterator[int]:
 # -- starting and ending Ray --------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def started(workers: int, address: str | None) -> Iterator[None]:
+    """A Ray of this machine, or one that is joined, while the context lasts; `Workers` find it."""
+    end = _started(_ray(), workers, address)
+    try:
+        yield
+    finally:
+        end()
+
+
 def _started(ray: Any, workers: int, address: str | None) -> Callable[[], None]:
     """Start a Ray of this machine (``address`` None) or join one, unless the caller has; returns what ends it again."""
     if ray.is_initialized():
