@@ -173,7 +173,7 @@ def others(files: BlockFiles, columns: int) -> dict[str, Callable[[], object]]:
 
 
 def ray_ratio(files: BlockFiles, ours: Callable[[], object], turns: int = 8) -> float:
-    """CPU seconds of all processes of a Ray with 2 workers over those of one process, in turns; Ray writes states to disk, too.
+    """CPU seconds of all processes of a Ray with 2 workers over those of one process, in turns.
 
     The first rounds fill the memory that later ones use again, and are left out.
     """
@@ -193,7 +193,6 @@ def ray_ratio(files: BlockFiles, ours: Callable[[], object], turns: int = 8) -> 
             runner.round(step(number), None, lambda *_: None)
             if number > 2:
                 theirs, one = theirs + spent() - before, one + alone
-                files.state(f"round-{number - 1}").retire()  # as a release does
     finally:
         runner.close()
     return theirs / one

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,6 +30,7 @@ class Hosts:
 
     def __init__(self, count: int) -> None:
         self._opened = ExitStack()
+        self._errors = self._opened.enter_context(tempfile.TemporaryFile("a+"))  # noqa: SIM115 - closed with the context
         for folder in PRIVATE:
             Path(folder).mkdir(exist_ok=True)
         self._switch = self._process("ip link add switch type bridge && ip link set switch up")
@@ -53,8 +55,13 @@ class Hosts:
     def run(self, number: int, *command: str, env: Mapping[str, str]) -> Any:
         """Start a command on a host, with pipes to its input and from its output."""
         entered = ("nsenter", "--target", str(self._hosts[number]), "--net", "--mount", "--pid", *command)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
         return self._opened.enter_context(subprocess.Popen(entered, text=True, env=env, **pipes))
+
+    def errors(self) -> str:
+        """The last of what commands have said on standard error."""
+        self._errors.seek(0)
+        return self._errors.read()[-4000:]
 
     def kill(self, number: int) -> None:
         """Take a host's power away: all its processes end at once, and nothing it had open is closed."""

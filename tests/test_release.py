@@ -10,7 +10,7 @@ import pickle
 import sqlite3
 import warnings
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import caribou as cb
 import caribou.layers as cb_layers
 from caribou.cli import app
+from caribou.engines import ray
 from caribou.engines.pipeline import Request, release_files
 from caribou.engines.ray import RayRunner
 from caribou.errors import BudgetExceeded, CaribouError, InputError, LedgerError
@@ -81,6 +82,12 @@ def no_worker(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RayRunner, "__init__", refuse)
 
 
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happens before the first draw needs no Ray, which is started before it."""
+    monkeypatch.setattr(ray, "started", lambda *_: nullcontext())
+
+
 def embeddings(graph: Graph, ledger: Any, _: Path, noise: Noise = None) -> Certificate:
     layer, bounds = cb.ContractiveGraphLayer(0.8), cb.Bounds(degree_floor=5)
     return cb.release(graph, layer, hops=2, budget=BUDGET, bounds=bounds, ledger=ledger, noise=noise).certificate
@@ -135,7 +142,7 @@ DOORS = [
 RAY = Door("propagate, Ray", from_files("ray"), no_worker)
 every_door = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
 every_door_and_ray = pytest.mark.parametrize("door", [*DOORS, RAY], ids=lambda door: door.name)
-"""For what happens before the first draw: Ray itself need not be started for it."""
+"""For what happens before the first draw."""
 
 
 @pytest.fixture

@@ -218,8 +218,11 @@ def test_a_finished_release_is_not_replaced_or_charged_again(tables: Tables, the
     assert leftovers(tables) == {there, "ledger.sqlite"}
 
 
-@pytest.mark.parametrize("engine", ["local", "outofcore"])
-def test_a_killed_run_is_finished_with_the_same_noise(tables: Tables, engine: str) -> None:
+@pytest.mark.parametrize(("engine", "every", "resumed"), [("local", 10, 0), ("local", 0, 2), ("outofcore", 10, 2)])
+def test_a_killed_run_is_finished_with_the_same_noise(
+    tables: Tables, engine: str, every: float, resumed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STORED_EVERY", every)
     whole = tables.request("whole.npy", engine=engine)
     release_files(whole, new_key=seeded)
     request = tables.request(engine=engine)
@@ -229,7 +232,7 @@ def test_a_killed_run_is_finished_with_the_same_noise(tables: Tables, engine: st
     assert stat.S_IMODE((request.work / "key").stat().st_mode) == 0o600
     # another key is offered, and must not be taken
     result = release_files(request, new_key=RunKey.secure)
-    assert result.resumed_at == (2 if engine == "outofcore" else 0)
+    assert result.resumed_at == resumed
     assert np.array_equal(np.load(request.out), np.load(whole.out))
     assert leftovers(tables) == {"out.npy", "out.certificate.json", "whole.npy", "whole.certificate.json"}
 

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.engines import kernels
+from caribou.engines import kernels, pipeline
 from caribou.engines import ray as module
 from caribou.engines.blocks import Layout
 from caribou.engines.pipeline import release_files
@@ -110,6 +110,7 @@ def test_a_failed_release_is_finished_and_a_second_one_under_its_key_shows_no_ed
 ) -> None:
     """The attack on a result of Ray's: a run on the neighbouring graph, with the same key, and the difference of the two."""
     monkeypatch.setattr(module, "PARTS", 1)  # blocks of rows are worked on together
+    monkeypatch.setattr(pipeline, "STORED_EVERY", 0)
     plan = {"hops": 2, "alpha1": 1.0, "beta": 0.0, "degree_floor": 4000, "budget": Budget(0.01, 1e-6), "workers": 1}
     one, same, other = (
         tables.request(f"{name}.npy", engine=engine, **plan)
@@ -236,7 +237,7 @@ def test_three_hosts_of_which_one_loses_its_power_train_with_the_same_bytes() ->
     """They share the installation, and reach each other by network alone. Who has another token does not join, nor drive."""
     if not can_have_hosts():
         pytest.skip("hosts need root, unshare, nsenter and ip")
-    checks = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
+    checks = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 1500, "failure_threshold": 3}
     system = json.dumps({f"health_check_{name}": value for name, value in checks.items()})
     here = f"{environment()['PYTHONPATH']}:{DRIVER.parent.parent}"
     right = {
@@ -254,11 +255,11 @@ def test_three_hosts_of_which_one_loses_its_power_train_with_the_same_bytes() ->
         assert hosts.run(0, *start, *first, f"--system-config={system}", env=right).wait() == 0
         joins = [hosts.run(number, *start, head, env=right if number < 3 else wrong) for number in (1, 2, 3)]
         stranger = hosts.run(0, *driver, env=wrong)
-        assert [join.wait() for join in joins] == [0, 0, 1]
+        assert [join.wait() for join in joins] == [0, 0, 1], hosts.errors()
         train = hosts.run(0, *driver, env=right)
-        assert train.stdout.readline() == "asked\n"
+        assert train.stdout.readline() == "asked\n", hosts.errors()
         hosts.kill(2)
-        assert train.communicate("go on\n")[0] == "same\n"
+        assert train.communicate("go on\n")[0] == "same\n", hosts.errors()
         assert stranger.communicate()[0] == "address\n"
 
 

@@ -198,6 +198,15 @@ class StateFile:
             file.seek(4 * first * self.layout.columns)
             file.write(np.ascontiguousarray(rows, dtype="<f4").data)
 
+    def store(self, shards: Iterable[np.ndarray]) -> None:
+        """All rows as a new state, on the disk when this returns."""
+        self.begin()
+        first = 0
+        for rows in shards:
+            self.write(first, rows)
+            first += len(rows)
+        self.sync()
+
     def digest(self) -> bytes:
         """Of all rows; the same however they are divided into blocks. Private."""
         return _file_digest(self.path)

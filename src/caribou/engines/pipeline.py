@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -40,6 +41,8 @@ from caribou.tables.sources import Source, identity_of, stamp_of
 
 ENGINES = ("local", "outofcore", "ray")
 ENDINGS = (".parquet", ".npy")
+STORED_EVERY = 10.0
+"""Seconds of rounds that an interrupted run may repeat where states are in memory: to store a state costs half a round."""
 ROW_GROUP = 1 << 16
 """Rows per group of a Parquet result, whatever the blocks were."""
 
@@ -365,23 +368,29 @@ def _run(
         layout = files.layout
         runner.start(files.state(f"round-{done}").shards())
         sums = folder.load_sums(done) if done else sums_of_start(files)
+        on_disk, stored = request.engine == "outofcore", time.monotonic()
         for step in steps_of(calibrated)[done:]:
             sums = runner.round(step, mean_of(sums, layout.nodes, step), progress)
-            if request.engine != "local":  # in memory a resumed run begins again, with the same noise
-                _checkpoint(step.number, folder, files, sums)
+            if on_disk or time.monotonic() - stored > STORED_EVERY:
+                _checkpoint(step.number, folder, files, sums, None if on_disk else runner.shards())
+                stored = time.monotonic()
         shards = runner.shards() if done < calibrated.hops else files.state(f"round-{done}").shards()
         write_rows(shards, layout, request.out, _ids(folder))
     finally:
         runner.close()
 
 
-def _checkpoint(number: int, folder: WorkFolder, files: BlockFiles, sums: np.ndarray) -> None:
-    """A complete round becomes the place to resume from; the file of the one before serves the next."""
-    state = files.state(f"round-{number}")
+def _checkpoint(
+    number: int, folder: WorkFolder, files: BlockFiles, sums: np.ndarray, shards: Iterator[np.ndarray] | None
+) -> None:
+    """A complete round becomes the place to resume from; the file of the one before serves the next. ``shards``: to be stored."""
+    state, before = files.state(f"round-{number}"), folder.record["round"]
+    if shards is not None:
+        state.store(shards)
     folder.save_sums(number, sums)
     folder.update(round=number, digests={**folder.record["digests"], "state": state.digest().hex()})
-    files.state(f"round-{number - 1}").retire()
-    (folder.path / f"sums-{number - 1}.npy").unlink(missing_ok=True)
+    files.state(f"round-{before}").retire()
+    (folder.path / f"sums-{before}.npy").unlink(missing_ok=True)
 
 
 def _cluster(request: Request, layout: Layout) -> AbstractContextManager[None]:

@@ -3,7 +3,7 @@
 What work gives for a block is a function of the work and of the block, and noise has an address. So a part may be computed
 several times, by anybody, and gives the same bytes. That leaves recovery to Ray: it starts actors again, elsewhere if their node
 is gone, and tells that their answers are lost; whoever is free is then asked. A node that is slow hands over blocks from pass to
-pass. The driver writes every shard to its private folder as it arrives.
+pass. The driver keeps every shard as it arrives.
 
 Workers of a release are sent a key that is derived from that of the run, its plan and its graph: they can draw the noise of this
 run and no other. Workers of a training only count and are sent no key. Ray is imported when it is started.
@@ -35,7 +35,7 @@ from caribou.errors import CaribouError, InputError, RunError
 from caribou.machine.files import private_folder
 from caribou.mechanisms.noise_source import BlockNoise
 
-RESUMED = "give the same command again to go on after the last complete round"
+RESUMED = "give the same command again to go on after the last round that was stored"
 NOT_RESUMED = "training is not resumed: give the command again, and what the ledger has charged stays charged"
 FAILURES = 8
 """How often an actor is started again, and how many answers in a row may fail, before a run is given up."""
@@ -354,25 +354,22 @@ class RayRunner:
         self._state = [(rows, self.workers.ray.put((rows,))) for rows in regrouped(shards, 1 << self._layout.shift)]
 
     def round(self, step: Step, mean: np.ndarray | None, progress: Progress) -> np.ndarray:
-        """Run one round, and write the new state to its file."""
+        """Run one round."""
         self._guard.require(step, mean, self._key)
-        layout, after = self._layout, self._files.state(f"round-{step.number}")
-        after.begin()
+        layout = self._layout
         found: dict[int, tuple[np.ndarray, np.ndarray, Any]] = {}
         entries = 0
 
         def take(index: int, answer: tuple[np.ndarray, np.ndarray, int], reference: Any) -> None:
             nonlocal entries
             rows, sums, count = answer
-            after.write(layout.span(index)[0], rows)
             found[index] = rows, np.array(sums), reference
             entries += count
             progress(step.number, len(found), entries)
 
         work = _Round(layout, self._secret, step, mean, self._key, [reference for _, reference in self._state])
         self.workers.map(range(layout.blocks), work, take)
-        after.sync()
-        # the rows are kept, too: what is mapped here is not lost with the node that made it
+        # the rows are kept beside their references: what is mapped here is not lost with the node that made it
         self._state = [(found[index][0], found[index][2]) for index in range(layout.blocks)]
         self._key = self._starts, step.number
         return joined([found[index][1] for index in range(layout.blocks)])

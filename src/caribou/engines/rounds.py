@@ -70,8 +70,8 @@ class Runner(Protocol):
     """What a round needs of an engine: a map over row blocks with at-least-once execution.
 
     Work may be repeated, on any worker and in any order: the result of (round, block) is a function of the state, the block and
-    the key. A round that is asked with another step, mean or state than before is refused (`RoundGuard`). States of all but the
-    engine in memory survive the process in the work folder.
+    the key. A round that is asked with another step, mean or state than before is refused (`RoundGuard`). The engine on disk
+    keeps its states in the work folder; of the others they are stored there from time to time.
     """
 
     def start(self, shards: Iterator[np.ndarray]) -> None:
