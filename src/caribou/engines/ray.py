@@ -20,9 +20,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -53,19 +53,15 @@ IDLE = 300.0
 T = TypeVar("T")
 
 
-class Shared(Protocol):
-    """The work of one pass, as every actor gets it."""
+class Shared:
+    """The work of one pass, as every actor gets it. Called in a thread of an actor, it answers for a block; never with None."""
 
-    def opened(self, before: Any, is_alone: bool) -> Shared:
-        """Fetch what all blocks need, once per actor.
+    def opened(self, before: Any, is_alone: bool) -> Self:
+        """With what all blocks need, fetched once per actor.
 
         ``before``: what this actor has opened last, or None; with ``is_alone`` no thread works on it any more.
         """
-        ...
-
-    def __call__(self, index: int, block: Any) -> Any:
-        """The answer for a block, in a thread of an actor. It is never None."""
-        ...
+        return self
 
 
 class Worker:
@@ -122,8 +118,8 @@ class Workers:
     """
 
     def __init__(self, workers: int, address: str | None, block: Callable[[int], Any], advice: str) -> None:
-        self.ray, self.advice = _ray(), advice
-        self._end = _started(self.ray, workers, address)
+        self.ray, self.advice, self._opened = _ray(), advice, ExitStack()
+        self._opened.enter_context(started(workers, address))
         self._block, self._blocks, self._passes = block, dict[int, Any](), 0
         self.members: list[Member] = []
         self.homes: dict[int, Member] = {}
@@ -149,7 +145,7 @@ class Workers:
         """End all actors; a Ray that was started here is shut down. It waits for no answer of a cluster that is gone."""
         members, self.members, self.homes, self._blocks = self.members, [], {}, {}
         patiently(lambda: [self.ray.kill(member.actor) for member in members])
-        self._end()
+        self._opened.close()
 
 
 class _Pass:
@@ -258,7 +254,7 @@ class _Pass:
     def _require_life(self) -> None:
         """Nothing came for a while: give up if the cluster, or all workers, are gone."""
         now, advice = time.monotonic(), self._workers.advice
-        if _answers(self._workers.ray):
+        if patiently(self._workers.ray.nodes, SILENT):
             self._seen = now
         elif time.monotonic() - self._seen > SILENT:
             raise RunError(f"the Ray cluster is gone: it has not answered for {SILENT:.0f} s; {advice}")
@@ -290,7 +286,7 @@ class _State:
 
 
 @dataclass
-class _Round:
+class _Round(Shared):
     """One round of message passing. ``key``: of the state that it starts from, whose shards are ``state``."""
 
     layout: Layout
@@ -300,7 +296,7 @@ class _Round:
     key: tuple[int, int]
     state: list[Any]
 
-    def opened(self, before: _Round | None, is_alone: bool) -> _Round:
+    def opened(self, before: _Round | None, is_alone: bool) -> Self:
         """With the whole state in this process; what it has made itself is there already."""
         import ray
 
@@ -389,14 +385,10 @@ class RayRunner:
 
 
 @dataclass(frozen=True)
-class _Counting:
+class _Counting(Shared):
     """Work of a training, which needs nothing but its block."""
 
     work: Work[Any]
-
-    def opened(self, before: Any, is_alone: bool) -> _Counting:
-        """It is complete."""
-        return self
 
     def __call__(self, index: int, block: Any) -> tuple[Any]:
         """The answer alone."""
@@ -457,54 +449,50 @@ def _shares(workers: int, nodes: list[dict[str, Any]]) -> Iterator[int]:
 
 @contextmanager
 def started(workers: int, address: str | None) -> Iterator[None]:
-    """A Ray of this machine, or one that is joined, while the context lasts; `Workers` find it."""
-    end = _started(_ray(), workers, address)
-    try:
-        yield
-    finally:
-        end()
-
-
-def _started(ray: Any, workers: int, address: str | None) -> Callable[[], None]:
-    """Start a Ray of this machine (``address`` None) or join one, unless the caller has; returns what ends it again."""
+    """A Ray of this machine (``address`` None), or one that is joined, while the context lasts; the caller's if there is one."""
+    ray = _ray()
     if ray.is_initialized():
-        return lambda: None
-    ended = ExitStack()
-    ended.enter_context(_quiet())
-    own: dict[str, Any] = {"address": address}
-    if address is None:
-        # Ray spills objects (the graph, hidden states) and logs their sizes to its folder, which it opens to everybody (mode
-        # 0777), as all that it makes in there. So that folder lies in a private one, of mode 0700, which is removed at the end.
-        # Its name is short: the names of sockets are bounded.
-        folder = ended.enter_context(private_folder())
-        # "local": without it Ray would join whatever cluster it finds on this machine, and that would be sent the key
-        own = {"address": "local", "num_cpus": workers, "include_dashboard": False}
-        own["_temp_dir"] = os.path.join(folder, "r")
-    ended.callback(_end_ray, ray)  # also half started: what runs on would write its folder again
-    try:
-        with _on_loopback() if address is None else nullcontext():
-            ray.init(**own, log_to_driver=False, logging_level="error", configure_logging=False)
-    except ConnectionError as error:
-        ended.close()
-        rule = "be that of a Ray that answers and takes the token of this process (RAY_AUTH_TOKEN)"
-        raise InputError.of("address", rule, address) from error
-    except BaseException:
-        ended.close()
-        raise
-    return ended.close
+        yield
+        return
+    from ray._private import ray_constants, worker
+
+    with ExitStack() as opened:
+        # a start that went well has its warnings, too
+        everything = logging.getLogger("ray")
+        opened.callback(everything.setLevel, everything.level)
+        everything.setLevel(max(everything.level, logging.ERROR))
+        # Ray prints on standard output that a node is lost, where a program may read the result of a command
+        opened.enter_context(_changed(worker, "print_to_stdstream", lambda *_, **__: None))
+        own: dict[str, Any] = {"address": address}
+        if address is None:
+            # Ray spills objects (the graph, hidden states) and logs their sizes to its folder, which it opens to everybody (mode
+            # 0777), as all that it makes in there. So that folder lies in a private one, of mode 0700, which is removed at the
+            # end. Its name is short: the names of sockets are bounded.
+            folder = opened.enter_context(private_folder())
+            # "local": without it Ray would join whatever cluster it finds on this machine, and that would be sent the key
+            own = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+            own["_temp_dir"] = os.path.join(folder, "r")
+        opened.callback(_end_ray, ray)  # also half started: what runs on would write its folder again
+        # it listens on every address of a machine, unless it takes it for one that has no cluster
+        has_cluster = ray_constants.ENABLE_RAY_CLUSTER and address is not None
+        try:
+            with _changed(ray_constants, "ENABLE_RAY_CLUSTER", has_cluster):
+                ray.init(**own, log_to_driver=False, logging_level="error", configure_logging=False)
+        except ConnectionError as error:
+            rule = "be that of a Ray that answers and takes the token of this process (RAY_AUTH_TOKEN)"
+            raise InputError.of("address", rule, address) from error
+        yield
 
 
 @contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Ray listens on every address of a machine, unless it takes it for one that has no cluster; it has no option for that."""
-    from ray._private import ray_constants
-
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
+def _changed(owner: Any, name: str, value: object) -> Iterator[None]:
+    """Another value where Ray has no option."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
+        setattr(owner, name, before)
 
 
 def _end_ray(ray: Any) -> None:
@@ -513,44 +501,19 @@ def _end_ray(ray: Any) -> None:
         atexit.unregister(ray.shutdown)
 
 
-def _answers(ray: Any) -> bool:
-    """Whether the cluster answers at all; a call to one that is gone may hang, or raise errors of many kinds."""
-    answered = threading.Event()
-
-    def ask() -> None:
-        with suppress(Exception):
-            ray.nodes()
-            answered.set()
-
-    patiently(ask, SILENT)
-    return answered.is_set()
-
-
 def patiently(work: Callable[[], object], seconds: float = 10.0) -> bool:
-    """Wait for something that a cluster that is gone would never finish, but not for ever. Whether it was finished."""
-    thread = threading.Thread(target=work, daemon=True)
+    """Wait, but not for ever, for what a cluster that is gone never finishes, or fails in many ways. Whether it was done."""
+    done = threading.Event()
+
+    def attempt() -> None:
+        with suppress(Exception):
+            work()
+            done.set()
+
+    thread = threading.Thread(target=attempt, daemon=True)
     thread.start()
     thread.join(seconds)
-    return not thread.is_alive()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what Ray tells off the screen, errors excepted: a start that went well has its warnings, too.
-
-    It has no option against printing on standard output that a node is lost, where a program may read the result of a command.
-    """
-    from ray._private import worker
-
-    everything, printed = logging.getLogger("ray"), worker.print_to_stdstream
-    level = everything.level
-    everything.setLevel(max(level, logging.ERROR))
-    worker.print_to_stdstream = lambda *_, **__: None
-    try:
-        yield
-    finally:
-        everything.setLevel(level)
-        worker.print_to_stdstream = printed
+    return done.is_set()
 
 
 def _ray() -> Any:
