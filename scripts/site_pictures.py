@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from svg import label_ends, save, use_style
 
 import caribou as cb
 from caribou.experiments.records import read_all
-from caribou.experiments.report.summary import MIN_SEEDS, Mean
+from caribou.experiments.report.summary import Mean
 from caribou.pages.palette import COLOURS, MARKERS, OTHER_COLOUR, family
 from caribou.privacy.accounting import attack_rate
 
@@ -44,8 +43,8 @@ def draw_lines(axes: Axes, lines: Mapping[str, Line]) -> list[tuple[float, float
             x, y, style, color=colour, marker=marker, markersize=3.5, fillstyle="none" if style == "--" else "full"
         )
         for e in x:
-            if line[e].count >= MIN_SEEDS and not math.isnan(line[e].half_width):
-                low, high = (100 * (line[e].value + sign * line[e].half_width) for sign in (-1, 1))
+            if (half := line[e].shown_half) is not None:
+                low, high = (100 * (line[e].value + sign * half) for sign in (-1, 1))
                 axes.plot([e, e], [low, high], color=colour, linewidth=1, alpha=0.7)
         ends.append((x[-1], y[-1], SHORT[label], colour))
     axes.set_xscale("log", base=2)

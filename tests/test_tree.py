@@ -103,7 +103,7 @@ LINES = {
     "cli": 3_950,
     "datasets": 1_740,
     "engines": 2_870,
-    "experiments": 1_890,
+    "experiments": 1_860,
     "graph": 2_400,
     "layers": 650,
     "machine": 480,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.errors import DataError
+from caribou.errors import CaribouError, DataError
 from caribou.experiments.measures import graph_of, measure
-from caribou.experiments.own_data import read_own
+from caribou.experiments.own_data import read_own, require_own
 from caribou.experiments.records import Record, append
 from caribou.privacy.budget import PrivacyUnit
 from caribou.tables.rules import ColumnRules
@@ -73,6 +73,24 @@ def test_cells_find_files_beside_their_experiment(folder: Path, tmp_path: Path) 
     assert (tmp_path / "report" / "study-table.csv").read_text().splitlines()[0] == "group,method,own.npz,bank.toml"
     with pytest.raises(DataError, match="file not found"):
         graph_of(CELL, None, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("graph =", "edges ="), "fields must be graph, nodes, classes, columns, rules, got edges"),
+        (('"people.csv"', "3"), "graph and nodes must be names of files, got ['edges.csv', 3]"),
+        (("label =", "name ="), "columns must be titles by role (id, label, split, source, target), got "),
+        (("drop_unknown_ids", "drop"), "bank.toml: "),
+        (('"edges.csv"', '"other.csv"'), "other.csv is no file; files lie in the folder of the experiment"),
+    ],
+)
+def test_a_description_with_a_wrong_field_is_refused(tmp_path: Path, change: tuple[str, str], said: str) -> None:
+    (tmp_path / "people.csv").touch()
+    (tmp_path / "bank.toml").write_text(BANK.replace(*change))
+    with pytest.raises(CaribouError) as caught:
+        require_own("bank.toml", tmp_path)
+    assert said in str(caught.value)
 
 
 def test_a_run_names_what_is_missing_before_it_measures(folder: Path, tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def is_own(dataset: object) -> bool:
 
 def require_own(dataset: str, folder: Path) -> None:
     """Refuse a data set whose files are not there, or whose description has a wrong field, before anything is measured."""
-    for file in _files(dataset, folder):
+    path = folder / dataset
+    named = _described(path)[0] if path.suffix.lower() == DESCRIPTION and path.is_file() else ()
+    for file in (path, *named):
         if not file.is_file():
             raise DataError(f"dataset {dataset!r}: {file} is no file; files lie in the folder of the experiment")
 
@@ -68,56 +70,29 @@ def read_own(dataset: str, folder: Path, *, seed: int = 0, unit: PrivacyUnit | N
     path = folder / dataset
     if path.suffix.lower() != DESCRIPTION:
         return read_graph(path, seed=seed, unit=unit)
-    described = _described(path)
-    graph, *nodes = _files(dataset, folder)[1:]
-    titles: dict[str, Any] = {f"{role}_column": title for role, title in described.get("columns", {}).items()}
+    tables, how = _described(path)
     try:
-        return read_graph(
-            graph,
-            nodes[0] if nodes else None,
-            seed=seed,
-            name=path.stem,
-            classes=described.get("classes"),
-            rules=_rules(described["rules"]) if "rules" in described else None,
-            unit=unit,
-            **titles,
-        )
+        return read_graph(*tables, seed=seed, name=path.stem, unit=unit, **how)
     except CaribouError as error:
         raise DataError(f"{path}: {error}") from error
 
 
-def _files(dataset: str, folder: Path) -> list[Path]:
-    """The file itself, and those that it names."""
-    path = folder / dataset
-    if path.suffix.lower() != DESCRIPTION or not path.is_file():
-        return [path]
-    described = _described(path)
-    return [path, *(path.parent / described[name] for name in ("graph", "nodes") if name in described)]
-
-
-def _described(path: Path) -> dict[str, Any]:
-    """The description of tables; a wrong field is an error that names it."""
+def _described(path: Path) -> tuple[list[Path], dict[str, Any]]:
+    """The tables that a description names, and how they are read; a wrong field is an error that names it."""
     found = read_toml(path, "dataset")
-    if set(found) - set(_FIELDS):
-        raise InputError(
-            f"{path}: fields must be {', '.join(_FIELDS)}, got {', '.join(sorted(set(found) - set(_FIELDS)))}"
-        )
-    for name in ("graph", "nodes"):
-        if not isinstance(found.get(name, "" if name == "nodes" else None), str):
-            raise InputError(f"{path}: {name} must be the name of a file, got {found.get(name)!r}")
-    columns = found.get("columns", {})
+    if unknown := sorted(set(found) - set(_FIELDS)):
+        raise InputError(f"{path}: fields must be {', '.join(_FIELDS)}, got {', '.join(unknown)}")
+    names = [found.get(name) for name in ("graph", "nodes") if name == "graph" or name in found]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path}: graph and nodes must be names of files, got {names!r}")
+    columns, rules = found.get("columns", {}), found.get("rules")
     if not isinstance(columns, Mapping) or set(columns) - set(_ROLES):
         raise InputError(f"{path}: columns must be titles by role ({', '.join(_ROLES)}), got {columns!r}")
+    if isinstance(rules, Mapping) and isinstance(rules.get("categories"), list):
+        rules = {**rules, "categories": dict.fromkeys(rules["categories"])}  # their words are to be learned
     try:
-        _rules(found.get("rules", {}))
+        declared = None if rules is None else ColumnRules.from_dict(rules)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    return found
-
-
-def _rules(record: Any) -> ColumnRules:
-    """Rules as `ColumnRules.from_dict` takes them; a list of categories declares columns whose words are to be learned."""
-    categories = record.get("categories") if isinstance(record, Mapping) else None
-    if isinstance(categories, list):
-        record = {**record, "categories": dict.fromkeys(categories)}
-    return ColumnRules.from_dict(record)
+    titles = {f"{role}_column": title for role, title in columns.items()}
+    return [path.parent / str(name) for name in names], {"classes": found.get("classes"), "rules": declared, **titles}

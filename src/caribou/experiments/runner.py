@@ -17,7 +17,6 @@ import tempfile
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +24,7 @@ from typing import Any, cast
 from caribou import __version__
 from caribou.errors import CaribouError, require_training
 from caribou.experiments.records import FAILED, OK, Record, cell_key, read
+from caribou.privacy.certificate import package_version
 
 Cell = Mapping[str, Any]
 
@@ -99,13 +99,8 @@ def _measure(cell: Cell, data_dir: Path | None, shared: Path, folder: Path, conn
 
 def versions() -> dict[str, str]:
     """Of Python and of the libraries that figures depend on."""
-    found = {"caribou": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "scipy", "dp-accounting"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+    libraries = {name: package_version(name) for name in ("torch", "numpy", "scipy", "dp-accounting")}
+    return {"caribou": __version__, "python": platform.python_version(), **libraries}
 
 
 def commit() -> str:

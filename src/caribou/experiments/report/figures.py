@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from caribou.experiments.report.blocks import PAPER, Figure
-from caribou.experiments.report.summary import MIN_SEEDS, Mean
+from caribou.experiments.report.summary import Mean
 from caribou.pages.palette import COLOURS, MARKERS, OTHER_COLOUR, family
 from caribou.pages.pictures import GROUND, STYLE
 
@@ -120,14 +119,14 @@ def _drawn(
 
 def mean_columns(mean: Mean, factor: float) -> tuple[str, str, Any]:
     """A mean as three columns: value, half width (empty where there is none), seeds (empty for a published figure)."""
-    half = "" if mean.count < MIN_SEEDS or math.isnan(mean.half_width) else f"{factor * mean.half_width:.3g}"
+    half = "" if mean.shown_half is None else f"{factor * mean.shown_half:.3g}"
     return f"{factor * mean.value:.4g}", half, mean.count or ""
 
 
 def _line(ax: Any, method: str, series: Series, factor: float, look: Mapping[str, Any]) -> None:
     xs = sorted(series)
     means = [series[v].value * factor for v in xs]
-    widths = [0.0 if series[v].count < MIN_SEEDS else series[v].half_width * factor for v in xs]
+    widths = [factor * (series[v].shown_half or 0.0) for v in xs]
     ax.errorbar(xs, means, yerr=widths, label=method, **look)
 
 

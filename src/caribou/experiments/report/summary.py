@@ -21,16 +21,22 @@ class Mean:
     half_width: float
     count: int
 
+    @property
+    def shown_half(self) -> float | None:
+        """Half of the interval; None from fewer than three seeds or where there is none."""
+        return None if self.count < MIN_SEEDS or math.isnan(self.half_width) else self.half_width
+
     def percent(self) -> str:
-        """``88.4 ± 0.5``, for shares; no interval from fewer than three seeds or where there is none."""
-        if self.count < MIN_SEEDS or math.isnan(self.half_width):
-            return f"{100 * self.value:.1f}"
-        return f"{100 * self.value:.1f} ± {100 * self.half_width:.1f}"
+        """``88.4 ± 0.5``, for shares."""
+        return self._text(100, 1)
 
     def decimals(self, digits: int = 3) -> str:
-        """``0.443 ± 0.012``, for areas and rates; no interval from fewer than three seeds."""
-        half = "" if self.count < MIN_SEEDS else f" ± {self.half_width:.{digits}f}"
-        return f"{self.value:.{digits}f}{half}"
+        """``0.443 ± 0.012``, for areas and rates."""
+        return self._text(1, digits)
+
+    def _text(self, factor: float, digits: int) -> str:
+        half = "" if self.shown_half is None else f" ± {factor * self.shown_half:.{digits}f}"
+        return f"{factor * self.value:.{digits}f}{half}"
 
 
 def budget_words(epsilon: float | str) -> str:
