@@ -553,7 +553,7 @@ def test_every_setting_is_listed() -> None:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_every_setting_has_an_effect(cls: type, tmp_path: Path) -> None:
+def test_every_setting_has_an_effect(cls: type, tmp_path: Path, kept_encoder: None) -> None:
     without_effect = []
     for field, (others, value) in ALTERNATIVES[cls].items():
         if value == "FILE":
