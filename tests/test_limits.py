@@ -82,6 +82,28 @@ def test_depth_and_brackets_on_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
+        ("datasets", "write", "fraud", "bank", "--month", "100000000"),
+        ("train", "mlp", "--dataset", "chain-s", "--seeds", "1000000000000"),
+        ("tune", "mlp", "--dataset", "chain-s", "--trials", "1000000000000"),
+        ("audit", "votes", "--runs", "1000000000000"),
+        ("audit", "votes", "--dataset", "chain-s", "--workers", "1000000000"),
+        ("propagate", "--edges", "e.npy", "--features", "e.npy", "--out", "o.npy", "--workers", "1000000000"),
+        ("plan", "--epsilon", "1e-400"),
+        ("plan", "--epsilon", "nan"),
+        ("verify", "deep.json"),
+    ],
+    ids=" ".join,
+)
+def test_counts_that_nobody_waits_for(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 200_000 + "]" * 200_000)
+    np.save(tmp_path / "e.npy", np.zeros((2, 2), int))
+    error = caribou(*words, code=2, cwd=tmp_path).stderr.splitlines()[-1]
+    assert words[-2] in error or words[-1] in error
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
         *(("train", "mlp", "--dataset", "chain-s", option, LONG) for option in ("--out", "--ledger", "--prior")),
         ("train", "mlp", "--graph", LONG),
         ("train", "mlp", "--graph", "edges.csv", "--nodes", LONG),

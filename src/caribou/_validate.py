@@ -76,7 +76,9 @@ def below_one(**field: Any) -> float:
 
 
 MAX_ROUNDS, MAX_EPOCHS, MAX_WIDTH = 10_000, 1_000_000, 100_000
-"""Of hops, stages and layers; of passes over the training nodes; of a layer. Beyond them a slip would run for ever."""
+"""Of hops, stages, layers, trials and months; of passes over the training nodes; of a layer. More is a slip."""
+MAX_WORKERS, MAX_RUNS = 1024, 10_000_000
+"""Processes at a time; runs of a game of an audit."""
 
 
 def integer(*, at_least: int, at_most: int | None = None, **field: Any) -> int:

@@ -153,7 +153,7 @@ BAD_FLAGS = [
     ("train votes-edp --dataset chains", "dataset must be one of"),
     ("train votes-edp --dataset csbm --epsilon -1", "epsilon must be a number > 0"),
     ("train votes-edp --dataset csbm --delta 1", "delta must be in the open interval (0, 1), got 1.0"),
-    ("train votes-edp --dataset csbm --seeds 0", "seeds must be a whole number >= 1, got 0"),
+    ("train votes-edp --dataset csbm --seeds 0", "seeds must be a whole number in [1, 10000], got 0"),
     ("train votes-ndp --dataset csbm --metric ap", "metric must be accuracy at node level"),
     ("train votes-edp --graph missing.csv", "missing.csv: file not found"),
     ("train votes-edp --dataset csbm --out no/such/folder", "in a folder that exists"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from caribou._validate import integer
+from caribou._validate import MAX_RUNS, integer
 from caribou.audit.catalogue import CATALOGUE, Entry
 from caribou.audit.evidence import Proof
 from caribou.audit.metrics import AttackResult
@@ -109,7 +109,11 @@ class MeasuringAttack(Attack):
 
     def wanted_runs(self, terms: Terms) -> int:
         """How many runs these terms ask for."""
-        return self.default_runs if terms.runs is None else integer(at_least=self.least_runs, runs=terms.runs)
+        return (
+            self.default_runs
+            if terms.runs is None
+            else integer(at_least=self.least_runs, at_most=MAX_RUNS, runs=terms.runs)
+        )
 
     def each_run(self, terms: Terms) -> Iterator[int]:
         """The numbers of the runs; progress is told after each."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from caribou._validate import integer, open_unit_interval
+from caribou._validate import MAX_RUNS, MAX_WORKERS, integer, open_unit_interval
 from caribou.errors import InputError
 from caribou.privacy.budget import PrivacyUnit
 
@@ -112,6 +112,6 @@ def check_order(attacks: Sequence[str], runs: int | None, confidence: float, wor
         raise InputError(f"attack must be one of {', '.join(CATALOGUE)}, got {', '.join(unknown) or 'none'}")
     open_unit_interval(confidence=confidence)
     if runs is not None:
-        integer(at_least=MIN_RUNS, runs=runs)
+        integer(at_least=MIN_RUNS, at_most=MAX_RUNS, runs=runs)
     if workers is not None:
-        integer(at_least=1, workers=workers)
+        integer(at_least=1, at_most=MAX_WORKERS, workers=workers)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from caribou._validate import integer, open_unit_interval
+from caribou._validate import MAX_RUNS, MAX_WORKERS, integer, open_unit_interval
 from caribou.audit.attack import Attack, Findings, Forecast, Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.batched_mechanisms import certified_mechanism
@@ -194,8 +194,8 @@ def distinguish(
     >>> evidence.leak > evidence.claim.epsilon
     True
     """
-    runs = integer(at_least=MIN_RUNS, runs=runs)
-    integer(at_least=1, workers=workers)
+    runs = integer(at_least=MIN_RUNS, at_most=MAX_RUNS, runs=runs)
+    integer(at_least=1, at_most=MAX_WORKERS, workers=workers)
     open_unit_interval(confidence=confidence)
     candidates = _checked_game(target, pairs, claim)
     claim_of = claim if callable(claim) else lambda _: claim

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from caribou._validate import integer
+from caribou._validate import MAX_WORKERS, integer
 from caribou.cli.command import argument, command, option, record, repeated, switch
 from caribou.cli.options import DATA_DIR
 from caribou.cli.output import print_table
@@ -60,7 +60,7 @@ def run(given: RunOptions) -> None:
         return
     if given.file is None:
         raise InputError("file must be an experiment (or give --list), got nothing")
-    integer(at_least=1, jobs=given.jobs)
+    integer(at_least=1, at_most=MAX_WORKERS, jobs=given.jobs)
     file, out, scale = experiment_file(given.file), given.out, given.scale
     experiment = read_experiment(file)
     cells = filtered(experiment.cells(scale), list(given.conditions))

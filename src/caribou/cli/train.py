@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from caribou._validate import integer, positive, positive_or_inf
+from caribou._validate import MAX_ROUNDS, integer, positive, positive_or_inf
 from caribou.cli.certificate import write_release_page
 from caribou.cli.command import argument, as_json, command, option, record, switch
 from caribou.cli.engine_options import EngineOptions, graph_of
@@ -122,7 +122,7 @@ def train(given: TrainOptions) -> None:
     info = METHODS[method]
     budget = budget_of(method, given.epsilon, given.delta)
     options = parse_settings(given.settings) | chosen_metric(given.metric, budget)
-    integer(at_least=1, seeds=given.seeds)
+    integer(at_least=1, at_most=MAX_ROUNDS, seeds=given.seeds)
     extra = None if given.publish_metrics is None else published_budget(given.publish_metrics, budget, given.seeds)
     noted, ledger = given.ledger.noted(), given.ledger.path
     work = None if given.out is None else given.out.absolute().parent

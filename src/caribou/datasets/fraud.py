@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from caribou._validate import integer
+from caribou._validate import MAX_ROUNDS, integer
 from caribou.errors import DataError
 from caribou.machine.files import atomic_write
 from caribou.randomness import Streams
@@ -85,7 +85,7 @@ def tables(month: int = 0, seed: int = 0, bank: Bank | None = None) -> tuple[pd.
     """
     import pandas as pd
 
-    integer(at_least=0, month=month)
+    integer(at_least=0, at_most=MAX_ROUNDS, month=month)
     bank, streams = bank or Bank(), Streams(seed)
     accounts, transfers = [], []
     fraud, ring = np.empty(0, bool), np.empty(0, np.int64)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from caribou import __version__
-from caribou._validate import MAX_ROUNDS, integer, one_of
+from caribou._validate import MAX_ROUNDS, MAX_WORKERS, integer, one_of
 from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout, regrouped
 from caribou.engines.folder import WorkFolder
@@ -116,7 +116,7 @@ class Request:
 def check_engine(engine: str, memory: int | None, workers: int, address: str | None) -> None:
     """An engine by name, with options that belong to it."""
     one_of(ENGINES, engine=engine)
-    integer(at_least=1, workers=workers)
+    integer(at_least=1, at_most=MAX_WORKERS, workers=workers)
     if engine != "outofcore" and memory is not None:
         raise InputError(f"memory must go with the engine outofcore, got {engine}")
     if engine != "ray" and address is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from caribou._validate import integer
+from caribou._validate import MAX_ROUNDS, integer
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -94,7 +94,7 @@ def tune(
     name = resolve(name, budget.unit)
     info = METHODS[name]
     info.check(name, budget)
-    integer(at_least=1, trials=trials)
+    integer(at_least=1, at_most=MAX_ROUNDS, trials=trials)
     metric = _selecting(metric, private_labels=budget.unit is PrivacyUnit.NODE and not public)
     noise = noise or NoiseSource.secure()
     recipes = [info.create(**values) for values in combinations(name, space or info.space, fixed or {})]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from caribou._validate import integer, one_of
+from caribou._validate import MAX_ROUNDS, integer, one_of
 from caribou.errors import InputError
 from caribou.machine.notebook import html_table
 from caribou.methods.catalogue import METHODS, resolve
@@ -237,7 +237,7 @@ def page(plan: Plan, method: str | None = None, months: int = 12) -> str:
     unit, bounds = plan.budget.unit, plan.sensitivity.bounds
     method = resolve("votes" if method is None else method, unit)
     one_of(tuple(name for name in NOISE if METHODS[name].unit is unit), method=method)
-    integer(at_least=1, months=months)
+    integer(at_least=1, at_most=MAX_ROUNDS, months=months)
     nodes = USUAL_NODES if bounds.nodes is None else bounds.nodes
     hops = plan.rows[-1].hops if len(plan.rows) == 1 else 8
     grid = Grid.around(

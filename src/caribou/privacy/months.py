@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from caribou._validate import integer, open_unit_interval
+from caribou._validate import MAX_ROUNDS, integer, open_unit_interval
 from caribou.errors import InputError
 from caribou.privacy import filters
 from caribou.privacy.accounting import gdp_mu, group_of_two
@@ -44,7 +44,7 @@ def monthly_plans(budget: Budget, months: int, first_share: float = 0.5) -> tupl
     >>> [(plan.way, round(plan.first, 3), round(plan.later, 3)) for plan in monthly_plans(Budget(8), 12)][:2]
     [('fit once, extend', 8.0, 0.0), ('fit anew, pure noise', 0.667, 0.667)]
     """
-    integer(at_least=1, months=months)
+    integer(at_least=1, at_most=MAX_ROUNDS, months=months)
     open_unit_interval(first_share=first_share)
     if not budget.is_private:
         raise InputError("epsilon must be finite to plan months (inf means no privacy), got inf")
