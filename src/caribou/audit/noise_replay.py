@@ -6,8 +6,9 @@ can produce the same values on both graphs, so a fit that post-processes noisy a
 that also reads the edges directly does not. Two fits are enough, and the graphs may differ in any number of edges.
 
 *Clean shifts*: on neighbours the same replay tells how far the values under each draw move. With the scale of the draw that is a
-cost; the costs of a release together must not exceed its claim. A method whose sensitivity is larger than it says is found in one
-run, however rarely its outputs would show it. (The same idea: "Re:cord-play", arXiv 2602.17454.)
+cost; the costs of a release together must not exceed its claim. So a sensitivity that is larger than it says is found in one run,
+however rarely outputs would show it (a cousin of Re:cord-play, arXiv 2602.17454). Assumes: every noisy value is released, but for
+message passing, where the last state is; samples that nobody knows are not credited.
 
 The check also compares a fit with a prediction on another graph, which the audit plays in full: the scales of the noise, and how
 far edges move the clean values under each draw. Noise that is drawn first and added later cannot be replayed. Such a fit looks as
@@ -280,7 +281,8 @@ class Shift:
         """In words."""
         return (
             f"{self.pair}: the values under the noise move {self.ratio:.3g} times as far as the noise hides, which costs "
-            f"epsilon = {self.moved.spent if self.moved.is_private else math.inf:.3g}; {self.claim.describe()} is claimed"
+            f"epsilon = {self.moved.spent if self.moved.is_private else math.inf:.3g} if all noisy values are released; "
+            f"{self.claim.describe()} is claimed"
         )
 
 
