@@ -7,7 +7,6 @@ tile that is plain compressed rows. States are plain float32 arrays of n x d.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from caribou.engines.kernels import Rows, empty_rows
 from caribou.errors import RunError
+from caribou.machine.files import sync
 
 TILE = 1024
 """Rows that share one address of the noise. Fixed, so that results do not depend on how rows are divided into blocks."""
@@ -213,8 +213,7 @@ class StateFile:
 
     def sync(self) -> None:
         """Wait until the file is on disk."""
-        with open(self.path, "rb") as file:
-            os.fsync(file.fileno())
+        sync(self.path)
 
     def begin(self) -> None:
         """Make way for a new state. It is written over a retired one if there is one: memory of a new file costs more time."""

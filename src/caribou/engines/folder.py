@@ -26,7 +26,7 @@ import numpy as np
 
 from caribou.engines.blocks import RETIRED
 from caribou.errors import InputError, RunError
-from caribou.machine.files import erase, locked
+from caribou.machine.files import erase, locked, sync
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.certificate import Certificate
 
@@ -99,14 +99,14 @@ class WorkFolder:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path / "record.json")
-        self._sync()
+        sync(self.path)
         self.record = record
 
     def first_key(self, new: Callable[[], RunKey]) -> RunKey:
         """The key of this run, before anything is charged: a new one is stored, and serves from now on."""
         if not self.key.exists():
             new().save(self.key)
-            self._sync()
+            sync(self.path)
         return RunKey.load(self.key)
 
     def run_key(self) -> RunKey:
@@ -192,13 +192,6 @@ class WorkFolder:
         if not isinstance(record, dict) or record.get("format") != FORMAT or record.get("stage") not in STAGES:
             raise RunError(f"{path} must be a record of format {FORMAT}")
         return record
-
-    def _sync(self) -> None:
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _make_private(path: Path) -> None:

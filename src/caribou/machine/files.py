@@ -47,7 +47,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         if target.exists():
             shutil.copymode(target, temporary)
-        _sync(temporary)
+        sync(temporary)
         os.replace(temporary, target)
         _sync_folder(target.parent)
     finally:
@@ -188,8 +188,8 @@ def _sibling(target: Path) -> Path:
     return target.with_name(f".{uuid.uuid4().hex}.tmp")
 
 
-def _sync(path: Path) -> None:
-    """Wait until the content of a file is on the disk."""
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, _READ)
     try:
         os.fsync(descriptor)
@@ -201,13 +201,13 @@ def _sync_folder(folder: Path) -> None:
     """The same for the names in a folder, where the system can do that."""
     if os.name == "posix":
         with contextlib.suppress(OSError):  # the file is in its place, and some file systems refuse
-            _sync(folder)
+            sync(folder)
 
 
 def _sync_tree(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
-            _sync(path)
+            sync(path)
         elif path.is_dir():
             _sync_folder(path)
     _sync_folder(folder)
