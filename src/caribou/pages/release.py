@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from caribou.errors import CertificateError, InputError
+from caribou.errors import CertificateError
 from caribou.model.state import METRICS, PUBLISHED, PUBLISHED_CERTIFICATE, ModelState, read_state
 from caribou.model.verify import verify
 from caribou.pages.base import declared, figure, percent, render
@@ -27,7 +27,7 @@ from caribou.privacy.certificate import NO_PRIVACY, Certificate
 from caribou.privacy.ledger import Balance, Ledger, LedgerEntry
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import attack_success
-from caribou.privacy.signature import NOT_CHECKED, SignatureCheck, SignatureState
+from caribou.privacy.signature import NOT_CHECKED, SignatureCheck
 from caribou.privacy.verify import FORGERY, Verification
 
 MANY_NAMES = 24
@@ -219,13 +219,12 @@ def release_page(release: Release) -> str:
         no_privacy=NO_PRIVACY,
         failing=[check for check in checks if not check.passed],
         claim=f"epsilon = {c.epsilon:g} and delta = {c.delta:g}, for one {c.unit.value}",
-        signature=_signature(release.signature),
+        forgery=FORGERY,
         own_mechanisms=any(record.mechanism is Mechanism.OWN for record in c.mechanisms),
         trust_model=TRUST_MODEL,
         side_channels=SIDE_CHANNELS,
         groups=[(group, figure(epsilon)) for group, epsilon in c.groups.items()],
         own_predictions=AssumptionName.OWN_PREDICTIONS in assumed,
-        strength=_strength(release),
         attacks=attack_sentences(c) if c.is_private and release.is_trusted else (),
         curve=attack_chart(c) if c.is_private and release.is_trusted else None,
         by_degree=[(f"{degree:,}", figure(epsilon)) for degree, epsilon in c.epsilon_by_degree],
@@ -253,34 +252,6 @@ def release_page(release: Release) -> str:
         document=c.to_json(),
         largest_document=LARGEST_DOCUMENT,
     )
-
-
-def _signature(signed: SignatureCheck) -> tuple[str, str]:
-    """The state of the signature in words, and how they look."""
-    if signed.state is SignatureState.VALID:
-        return f"valid, made by key {signed.signer}.", "good"
-    if signed.state is SignatureState.NOT_CHECKED:
-        return f"not checked. {FORGERY[0].upper()}{FORGERY[1:]}.", "dim"
-    if signed.state is SignatureState.MISSING:
-        return f"missing. Key {signed.signer} was asked for.", "bad"
-    if signed.state is SignatureState.INVALID:
-        return f"invalid. It was not made by key {signed.signer} for this file.", "bad"
-    raise InputError(f"signature must have a known state, got {signed.state!r}")
-
-
-def _strength(release: Release) -> list[tuple[str, str]]:
-    """The figures of the promise, with what is not verified marked."""
-    c, stated = release.certificate, "" if release.is_trusted else " (stated, not verified)"
-    if not c.is_private:
-        return [(f"epsilon{stated}", "without bound")]
-    rows = [
-        (f"epsilon{stated}", f"{c.epsilon:g}"),
-        (f"delta{stated}", f"{c.delta:g}"),
-        (f"spent of it{stated}", figure(c.epsilon_spent)),
-    ]
-    if c.mu is not None and math.isfinite(c.mu):
-        rows.append((f"mu (Gaussian DP){stated}", f"{c.mu:.4g}"))
-    return rows
 
 
 def attack_sentences(c: Certificate) -> list[str]:
