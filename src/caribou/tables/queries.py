@@ -38,7 +38,7 @@ _TIMEOUT = "1h"
 _VOLATILE = """SELECT proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang
     WHERE provolatile = 'v' AND lanname IN ('internal', 'c') AND proname = ANY(%s)"""
 """The functions of PostgreSQL and of its extensions, among some words, that may change something."""
-_HARMLESS = {"random", "random_normal", "gen_random_uuid", "clock_timestamp", "timeofday"}
+_HARMLESS = {"random", "random_normal", "gen_random_uuid", "clock_timestamp", "timeofday", "system", "bernoulli"}
 
 
 @dataclass(frozen=True, eq=False)
