@@ -109,7 +109,7 @@ def test_the_noise_replay_alone_says_what_it_found_and_proves_nothing() -> None:
     assert "fits differ in predictions, probabilities, weights.bias; a game of" in notes["CleanFit"][0]
     transductive = AuditedMethod("mine", Sound(), Budget(4.0, 1e-5), transductive=True)
     (only,) = Audit(transductive, ("noise-replay",)).run().notes
-    assert "values under the noise move by at most 1 of what it hides" in only
+    assert "values under the noise move by at most 100 % of what it hides" in only
 
 
 def test_a_prediction_is_judged_by_its_own_certificate() -> None:

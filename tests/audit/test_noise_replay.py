@@ -132,7 +132,7 @@ def test_shifts_that_cost_more_than_is_claimed_are_found_without_a_game() -> Non
     assert outcome.verdict.word == VIOLATED
     assert "times as far as the noise hides" in outcome.verdict.reasons[0]
     sound = Audit(AuditedMethod("mine", Sound(), budget), ("noise-replay",)).run()
-    assert "values under the noise move by at most 1 of what it hides" in sound.notes[-1]
+    assert "values under the noise move by at most 100 % of what it hides" in sound.notes[-1]
 
 
 def test_noise_of_every_kind_pays_for_distances_in_its_own_norm() -> None:

@@ -83,7 +83,7 @@ class NoiseReplay(Attack):
             notes.append("some of its noise is not added to values, so that clean shifts say nothing")
             return Findings(notes=tuple(f"{self.name}: {note}" for note in notes))
         notes.append(
-            f"over {len(shifts)} pairs, values under the noise move by at most {worst.ratio:.4g} of what it hides"
+            f"over {len(shifts)} pairs, values under the noise move by at most {100 * worst.ratio:.4g} % of what it hides"
         )
         broken = (f"{self.name}, {worst.describe()}",) if worst.ratio > 1 + SAME_COST else ()
         return Findings(notes=tuple(f"{self.name}: {note}" for note in notes), broken=broken)
