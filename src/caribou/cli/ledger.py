@@ -261,31 +261,22 @@ def _document(
 
 def _print(opened: Ledger, balances: list[Balance], dataset: str | None, problems: tuple[str, ...]) -> None:
     """The same rows as on the page, in plain words."""
-    from caribou.pages.ledger import (
-        CHANGES,
-        ENTRIES,
-        OVERVIEW,
-        TWO_UNITS,
-        balance_rows,
-        change_rows,
-        entry_rows,
-        overview,
-    )
+    from caribou.pages import ledger as page
 
     print_line(f"ledger {opened.path}")
     for problem in problems:
         typer.echo(f"chain broken: {problem}", err=True)
     if problems:
         return
-    print_table(OVERVIEW, [overview(balance, _as_it_is) for balance in balances])
-    print_line(TWO_UNITS)
+    print_table(page.OVERVIEW, [page.overview(balance, _as_it_is) for balance in balances])
+    print_line(page.TWO_UNITS)
     for balance in balances:
         if balance.per is not None:
-            words = "; ".join(f"{word}: {value}" for word, value in balance_rows(balance))
+            words = "; ".join(f"{word}: {value}" for word, value in page.balance_rows(balance))
             print_line(f"{balance.dataset}, {balance.unit.value} level: {words}")
     if dataset is not None:
-        _print_columns(ENTRIES, entry_rows(opened, dataset, _as_it_is))
-        _print_columns(CHANGES, change_rows(opened.history(dataset), _as_it_is))
+        _print_columns(page.ENTRIES, page.entry_rows(opened, dataset, _as_it_is))
+        _print_columns(page.CHANGES, page.change_rows(opened.history(dataset), _as_it_is))
     print_line("chain intact")
 
 
