@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -208,10 +207,10 @@ def at(record: Any, path: Path) -> Any:
     return record
 
 
-def edited(record: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
-    """A copy with another value at the path."""
-    changed = copy.deepcopy(record)
-    at(changed, path[:-1])[path[-1]] = value
+def edited(record: Any, path: Path, value: Any) -> Any:
+    """A copy with another value at the path; all that lies beside the path is shared."""
+    changed: Any = record.copy()
+    changed[path[0]] = edited(record[path[0]], path[1:], value) if path[1:] else value
     return changed
 
 
@@ -234,9 +233,9 @@ def edits(record: dict[str, Any]) -> Iterator[Edit]:
         value = at(record, path)
         for kind, other in _other_values(value):
             yield kind, path, edited(record, path, other)
-        changed = copy.deepcopy(record)
-        del at(changed, path[:-1])[path[-1]]
-        yield "deleted", path, changed
+        rest = at(record, path[:-1]).copy()
+        del rest[path[-1]]
+        yield "deleted", path, edited(record, path[:-1], rest) if path[1:] else rest
         if isinstance(value, dict):
             yield "unknown key", path, edited(record, path, {**value, "note": 1})
             yield "emptied", path, edited(record, path, {})
