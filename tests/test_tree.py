@@ -111,7 +111,7 @@ LINES = {
     "methods": 4_780,
     "model": 2_340,
     "models": 4_690,
-    "pages": 1_655,
+    "pages": 1_630,
     "privacy": 7_540,
     "tables": 3_700,
     MODULES: 1_500,

@@ -48,7 +48,6 @@ MOST_POINTS = 150
 def audit_page(outcome: Outcome) -> str:
     """The whole report as one HTML text that loads nothing."""
     verdict = outcome.verdict
-    words, look = meaning(verdict.word, verdict.epsilon_lower, verdict.claim.epsilon)
     titles = {
         "reached": "What attacks reach, and what the claim allows",
         "proven": "What is proven",
@@ -62,8 +61,7 @@ def audit_page(outcome: Outcome) -> str:
         title="Audit",
         outcome=outcome,
         verdict=verdict,
-        meaning=words,
-        look=look,
+        little=found_little(verdict.epsilon_lower, verdict.claim.epsilon),
         titles=titles,
         rates=rates_chart(outcome),
         proven=[
@@ -89,31 +87,6 @@ def _of_game(value: float, claimed: float, word: str) -> str:
     if value > claimed:
         return "more than claimed"
     return "too little to decide" if word == INCONCLUSIVE else "within the claim"
-
-
-def meaning(word: str, proven: float, claimed: float) -> tuple[str, str]:
-    """A verdict in words, and how they look: green only where something was found within the claim."""
-    if word == VIOLATED:
-        return (
-            "The claim is rejected: an attack proves more than was claimed. Either the claim is false, or the code does not do "
-            "what it claims. Do not sign.",
-            "bad",
-        )
-    if word == CONSISTENT and found_little(proven, claimed):
-        return (
-            "The evidence is consistent with the claim, but says little: the attacks that were tried found next to nothing. "
-            "That is not a proof of the claim: another attack may see more.",
-            "warn",
-        )
-    if word == CONSISTENT:
-        return (
-            "The evidence is consistent with the claim: no attack that was tried shows more, and the runs were enough to see "
-            "twice as much. That is not a proof of the claim: another attack may see more.",
-            "good",
-        )
-    if word == INCONCLUSIVE:
-        return "The claim is not rejected, but the evidence is too thin to say that it was put to the test.", "warn"
-    raise InputError(f"verdict must be {VIOLATED}, {CONSISTENT} or {INCONCLUSIVE}, got {word!r}")
 
 
 def audit_figures(folder: Path) -> Mapping[str, Any]:

@@ -303,16 +303,14 @@ def _feature_names(c: Certificate, run: ModelState | None) -> tuple[Sequence[str
 
 def _audit(found: Mapping[str, Any], c: Certificate) -> dict[str, Any]:
     """What an audit says of this claim, and of no other."""
-    from caribou.pages.audit import meaning
+    from caribou.audit.verdict import found_little
 
     claimed = (found["claimed"].get("epsilon"), found["claimed"].get("delta"), found["claimed"].get("unit"))
     proven = found["epsilon_lower"]
-    words, look = meaning(found["verdict"], proven if _is_number(proven) else 0.0, c.epsilon)
     return {
         "same_claim": claimed == (c.epsilon if c.is_private else "inf", c.delta, c.unit.value),
         "verdict": found["verdict"],
-        "words": words,
-        "look": look,
+        "little": found_little(proven if _is_number(proven) else 0.0, c.epsilon),
         "subject": found["subject"],
         "proven": _number(proven),
         "confidence": _number(found["confidence"]),
