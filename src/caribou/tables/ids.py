@@ -157,7 +157,7 @@ class NodeIds:
 def placed(texts: Iterable[Any], ids: Any) -> Iterator[tuple[Any, np.ndarray]]:
     """Arrays of texts with the place of every one among the ids; -1 for one that is not there.
 
-    The table of the ids is made once for all arrays, and not at every call as by `index_in` alone. Arrays are read ahead on another
+    The table of the ids is made once for all arrays, not at every call as by `index_in` alone. Arrays are read ahead on another
     thread, so they must come from memory or a file: a connection to SQLite belongs to one thread.
     """
     import pyarrow as pa
