@@ -1,4 +1,4 @@
-"""Public roles of the nodes in votes, and which distribution of their counts is taken."""
+"""Public roles of the nodes in votes, and the distribution of their degrees."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 import caribou as cb
 from caribou.mechanisms.edge_votes import VoteBudget
-from caribou.methods.votes import VoteRoles, fit_counts
-from caribou.models.count_likelihood import CountModel
+from caribou.methods.votes import VoteRoles, fit_multipliers
+from caribou.models.count_likelihood import MULTIPLIERS, CountModel
 from caribou.models.objective import USUAL
 
 GRAPH = cb.datasets.load("csbm", nodes=300, seed=2)
@@ -49,13 +49,16 @@ RATES = np.array([[3.0, 1.0], [1.0, 3.0]])
 
 ROLES = VoteRoles.of(COUNTED, np.full((1200, 2), 0.5), 0.5, USUAL, np.random.default_rng(0))
 LABELS, RECEIVERS = np.asarray(COUNTED.labels), np.flatnonzero(ROLES.receives)
-COUNTS = np.random.default_rng(3).poisson(RATES[LABELS])
 
 
-@pytest.mark.parametrize("better", [False, True])
-def test_the_distribution_that_explains_calibration_nodes_is_taken(better: bool) -> None:
-    def likelihood(model: CountModel) -> np.ndarray:
-        told = COUNTS if model.overdispersed is better else COUNTS[::-1]
-        return model.log_likelihood(told, RATES)
-
-    assert fit_counts(likelihood, ROLES, VoteBudget(8.0), RECEIVERS).model.overdispersed is better
+def test_the_distribution_of_degrees_is_that_of_the_receivers() -> None:
+    """Half of the receivers get twice as many votes as the others: multipliers of about 2 / 3 and 4 / 3."""
+    counts = np.random.default_rng(3).poisson(RATES[LABELS] * np.where(np.arange(1200) % 2, 2 / 3, 4 / 3)[:, None])
+    joint = CountModel(VoteBudget(8.0)).log_likelihood(counts, RATES)
+    before = joint.copy()
+    found = fit_multipliers(joint, ROLES, RECEIVERS)
+    assert found.sum() == pytest.approx(1)
+    multipliers = np.array(MULTIPLIERS)
+    assert found @ multipliers == pytest.approx(1, abs=0.05)
+    assert found[(multipliers > 0.5) & (multipliers < 1.6)].sum() > 0.85
+    assert np.allclose(joint, before + np.log(found))

@@ -13,7 +13,6 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.models.count_likelihood import (
     LARGEST,
     MULTIPLIERS,
-    SHAPE,
     CountModel,
     multiplier_weights,
     vote_rates,
@@ -23,13 +22,12 @@ BUDGETS = (VoteBudget(0.7), VoteBudget(3.0), VoteBudget.gaussian(0.3), VoteBudge
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("overdispersed", [False, True])
-def test_the_table_is_the_convolution_of_count_and_noise(budget: VoteBudget, overdispersed: bool) -> None:
-    model = CountModel(budget, overdispersed)
+def test_the_table_is_the_convolution_of_count_and_noise(budget: VoteBudget) -> None:
+    model = CountModel(budget)
     rates, points = np.array([0.2, 3.0, 40.0]), model.points()
     m = np.arange(LARGEST + 60)
     for rate, row in zip(rates, model.log_table(rates), strict=True):
-        true = stats.nbinom.pmf(m, SHAPE, SHAPE / (SHAPE + rate)) if overdispersed else stats.poisson.pmf(m, rate)
+        true = stats.poisson.pmf(m, rate)
         for i in range(1, 80, 7):
             gap = points[i] - m
             noise = (
@@ -49,7 +47,7 @@ def test_the_likelihood_prefers_the_rates_that_made_the_counts(budget: VoteBudge
     one = int(np.flatnonzero(np.isclose(MULTIPLIERS, 1.0))[0])
     for k in (0, 1):
         counts = budget.perturbed(rng.poisson(rates[k], (20_000, 2)), noise)
-        L = CountModel(budget, False).log_likelihood(counts, rates)[:, :, one]
+        L = CountModel(budget).log_likelihood(counts, rates)[:, :, one]
         ratio = L[:, k] - L[:, 1 - k]
         assert ratio.mean() > 5 * ratio.std() / math.sqrt(len(ratio))
         assert np.exp(-ratio).mean() == pytest.approx(1, abs=0.05), "E[likelihood ratio] is 1 under the truth"
@@ -105,7 +103,7 @@ def test_the_distribution_of_degrees_is_recovered() -> None:
     rates = np.array([[6.0, 1.0], [1.0, 6.0]])
     labels, multiplier = rng.integers(2, size=4000), rng.choice([0.2, 3.0], size=4000)
     counts = rng.poisson(rates[labels] * multiplier[:, None])
-    g = multiplier_weights(CountModel(VoteBudget(4.0), False).log_likelihood(counts, rates), np.eye(2)[labels])
+    g = multiplier_weights(CountModel(VoteBudget(4.0)).log_likelihood(counts, rates), np.eye(2)[labels])
     assert g.sum() == pytest.approx(1)
     degrees = np.array(MULTIPLIERS)
     small, large = g[degrees < 0.5].sum(), g[(degrees > 1.9) & (degrees < 5.5)].sum()
@@ -137,7 +135,7 @@ def test_a_class_without_labelled_nodes_changes_no_other_rate() -> None:
 def test_many_classes_are_read_some_symbols_at_a_time_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     counts, rates = rng.integers(-2, 40, (30, 7)).astype(float), rng.uniform(0.1, 5, (4, 7))
-    model = CountModel(VoteBudget(2.0), overdispersed=True)
+    model = CountModel(VoteBudget(2.0))
     at_once = model.log_likelihood(counts, rates)
     monkeypatch.setattr("caribou.models.count_likelihood.TABLE", 1)
     assert np.array_equal(model.log_likelihood(counts, rates), at_once)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from caribou.errors import InputError
-from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.models.heads import Evidence, Head
 from caribou.models.vote_model import VoteModel, vote_scale, voters
 
@@ -14,7 +13,6 @@ MODEL = VoteModel(
     Head(np.array([1.5, 0.0, 0.0, 0.1])),
     np.array([[3.0, 1.0], [1.0, 2.0]]),
     np.array([4, 2]),
-    True,
     np.full(12, 1 / 12),
     Head(np.array([1.0, 0.5, 0.0, 0.2])),
 )
@@ -25,9 +23,7 @@ def test_arrays_and_back() -> None:
     back = VoteModel.from_arrays(arrays)
     known = Evidence(np.array([[-1.0, -2.0]]), np.array([[0.0, -1.0]]), np.array([[2.0, 1.0]]))
     assert back.head(known).tolist() == MODEL.head(known).tolist()
-    assert back.overdispersed
     assert np.array_equal(back.rates, MODEL.rates)
-    assert back.count_model(VoteBudget(1.0)).overdispersed
     with pytest.raises(InputError, match="must hold what votes learned"):
         VoteModel.from_arrays({"encoder.weight_0": np.zeros(1)})
 

@@ -30,10 +30,9 @@ Theorem 9):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar
 
 from caribou._validate import MAX_ROUNDS, MAX_WIDTH, integer, non_negative, one_of, open_unit_interval
@@ -85,7 +84,6 @@ with deferred_imports():
         Evidence,
         Head,
         choose_head_by_folds,
-        fit_bayes_head,
         fit_prior_head,
     )
     from caribou.models.vote_model import VoteModel, signal_share, vote_scale, voters
@@ -381,44 +379,15 @@ class VoteRoles:
         return head
 
 
-@dataclass(frozen=True, eq=False)
-class CountFit:
-    """The distribution of counts, and what they tell.
+def fit_multipliers(joint: np.ndarray, roles: VoteRoles, receivers: np.ndarray) -> np.ndarray:
+    """The distribution of the degree multiplier, [T], which is added to the log likelihoods, [n, C, T]: Bayes' rule.
 
-    Args:
-        model: Poisson or overdispersed, plus the noise.
-        multipliers: [T], the distribution of the degree multiplier.
-        joint: [n, C, T], log likelihoods with it.
-        evidence: [n, C], the multiplier summed out.
+    In place, because they are the largest array of a fit.
     """
-
-    model: CountModel
-    multipliers: np.ndarray
-    joint: np.ndarray
-    evidence: np.ndarray
-
-
-def fit_counts(
-    likelihood: Callable[[CountModel], np.ndarray],
-    roles: VoteRoles,
-    budget: VoteBudget,
-    receivers: np.ndarray,
-) -> CountFit:
-    """Whichever distribution explains the calibration nodes better. ``likelihood``: log likelihoods under a model, [n, C, T]."""
-    cal, weights = roles.calibration, roles.class_weights()
     some = receivers[:: max(1, len(receivers) // EM_NODES)]
-    fits, losses = [], []
-    for overdispersed in (False, True):
-        model = CountModel(budget, overdispersed)
-        joint = likelihood(model)
-        g = multiplier_weights(joint[some], weights[some])
-        joint += np.log(g)  # in place: it is the largest array of a fit
-        evidence = class_evidence(joint)
-        known = Evidence(roles.log_prior[cal], evidence[cal], np.zeros_like(evidence[cal]))
-        head = fit_bayes_head(known, roles.labels[cal], roles.objective)
-        losses.append(float(cross_entropies(head(known), roles.labels[cal]).mean()))
-        fits.append(CountFit(model, g, joint, evidence))
-    return fits[int(np.argmin(losses))]
+    multipliers = multiplier_weights(joint[some], roles.class_weights()[some])
+    joint += np.log(multipliers)
+    return multipliers
 
 
 # -- the pilot -----------------------------------------------------------------------------------------------------
@@ -567,7 +536,7 @@ class _Rounds:
     ) -> None:
         self.settings, self.noisy_counts, self.learned = settings, noisy_counts, learned
         self.arrives, self.arrivals, self.waiting, self.joint = arrives, np.flatnonzero(arrives), waiting, joint
-        self.count_model = learned.count_model(noisy_counts.budget)
+        self.count_model = CountModel(noisy_counts.budget)
         self.p = np.zeros((len(arrives), joint.shape[1]))
         self.transcript: dict[str, np.ndarray] = {}
 
@@ -689,13 +658,8 @@ class _FirstRound:
         """Rates, the distribution of counts, and the head; ``joint`` and ``known`` are set for the rounds that follow."""
         roles, cal = self.roles, self.roles.calibration
         rates = self._rates(counts)
-        fitted = fit_counts(
-            partial(self._likelihood, counts, rates),
-            roles,
-            self.noisy_counts.budget,
-            np.concatenate(list(self._groups().values())),
-        )
-        self.joint = fitted.joint
+        self.joint = self._likelihood(counts, rates)
+        multipliers = fit_multipliers(self.joint, roles, np.concatenate(list(self._groups().values())))
         # Calibration nodes receive votes only of those before them; their counts are brought to those of an unlabelled node.
         received = np.ones(roles.nodes)
         received[cal] = self.before_calibration / len(self.train)
@@ -704,11 +668,9 @@ class _FirstRound:
             more = self.pilot.class_counts
             noise = self.pilot.codes * self.noisy_counts.budget.noise_variance  # that of its entries adds up
             votes = votes + more * signal_share(more[roles.receives], noise)
-        self.known = Evidence(roles.log_prior, fitted.evidence, votes)
-        model, head = fitted.model, roles.head(self.known)
-        return VoteModel(
-            roles.prior_head, rates["labelled"], self.class_sizes, model.overdispersed, fitted.multipliers, head
-        )
+        self.known = Evidence(roles.log_prior, class_evidence(self.joint), votes)
+        head = roles.head(self.known)
+        return VoteModel(roles.prior_head, rates["labelled"], self.class_sizes, multipliers, head)
 
     def _rates(self, counts: np.ndarray) -> dict[str, np.ndarray]:
         """Expected votes per class of receiver and class of vote, of labelled senders and for the three kinds of receiver."""
@@ -734,7 +696,8 @@ class _FirstRound:
             "calibration": self.roles.calibration,
         }
 
-    def _likelihood(self, counts: np.ndarray, rates: Arrays, model: CountModel) -> np.ndarray:
+    def _likelihood(self, counts: np.ndarray, rates: Arrays) -> np.ndarray:
+        model = CountModel(self.noisy_counts.budget)
         L = np.zeros((self.roles.nodes, self.roles.classes, len(MULTIPLIERS)))
         for group, members in self._groups().items():
             for rows in parts(members):
@@ -758,30 +721,26 @@ def decode_codes(
 
     Formal guarantee: with the pilot the transcript costs its budget at edge level (docs/privacy.md, Theorem 4).
     """
-    M, budget = codes.count, noisy_counts.budget
-    new = np.ones(roles.nodes, dtype=bool)
+    model, new = CountModel(noisy_counts.budget), np.ones(roles.nodes, dtype=bool)
     if pilot is not None:
         new[pilot.senders] = False
     rank = _rank(roles)
-    counts = noisy_counts.ask(new, rank, code, roles.receives, M)
+    counts = noisy_counts.ask(new, rank, code, roles.receives, codes.count)
     before = np.concatenate([[0], np.cumsum(new[np.argsort(rank)])])[rank]
     exposure = before / max(int(new.sum()), 1)
     cal, receivers = roles.calibration, np.flatnonzero(roles.receives)
     rates = symbol_rates(counts[cal], roles.labels[cal], exposure[cal], roles.classes)
 
-    def likelihood(model: CountModel) -> np.ndarray:
-        L = code_likelihood(model, counts, rates, exposure)
-        if pilot is not None:
-            by_code = pilot.rates_by_code(rates, len(pilot.senders) / max(int(new.sum()), 1))
-            for rows in parts(receivers):
-                L[rows] += pilot.log_likelihood(model, by_code, rows)
-        return L
-
-    fitted = fit_counts(likelihood, roles, budget, receivers)
+    L = code_likelihood(model, counts, rates, exposure)
+    if pilot is not None:
+        by_code = pilot.rates_by_code(rates, len(pilot.senders) / max(int(new.sum()), 1))
+        for rows in parts(receivers):
+            L[rows] += pilot.log_likelihood(model, by_code, rows)
+    multipliers = fit_multipliers(L, roles, receivers)
     no_votes = np.zeros_like(roles.log_prior)
-    known = Evidence(roles.log_prior, fitted.evidence, no_votes, code_columns(counts, exposure))
+    known = Evidence(roles.log_prior, class_evidence(L), no_votes, code_columns(counts, exposure))
     head, senders = roles.head(known), np.array([new.sum()])
-    learned = VoteModel(roles.prior_head, rates, senders, fitted.model.overdispersed, fitted.multipliers, head, codes)
+    learned = VoteModel(roles.prior_head, rates, senders, multipliers, head, codes)
     return Decoded(head(known), {"codes": counts}, learned)
 
 
@@ -890,7 +849,7 @@ class Batch:
         exposure = (n - m + np.arange(m)) / int(learned.senders[0])
         # arrivals need not have as many edges as the nodes of the fit, which the rates are from
         scale = vote_scale(counts.astype(np.float64), (self.p0 @ learned.rates) * exposure[:, None])
-        L = code_likelihood(learned.count_model(noisy_counts.budget), counts, scale * learned.rates, exposure)
+        L = code_likelihood(CountModel(noisy_counts.budget), counts, scale * learned.rates, exposure)
         evidence = class_evidence(L + np.log(learned.multipliers))
         columns = code_columns(counts, exposure) / max(scale, 0.25)
         known = Evidence(self.prior, evidence, np.zeros_like(self.prior), columns)

@@ -25,8 +25,6 @@ TABLE = 1 << 23
 """Numbers of a table of likelihoods that are held at once: with many classes, some symbols at a time."""
 LARGEST = 300
 """Larger counts are scaled down to this; they decide the class anyway."""
-SHAPE = 3.0
-"""Shape of the negative binomial alternative to the Poisson distribution."""
 USUAL_RECEIVERS = 2.0
 """How many receivers of a class the scatter of all receivers stands for, beside its own."""
 EM_STEPS = 25
@@ -195,24 +193,23 @@ def jackknifed_gain(
 
 @dataclass(frozen=True)
 class CountModel:
-    """The distribution of a noisy count: Poisson or negative binomial, plus the noise of the budget.
+    """The distribution of a noisy count: Poisson, plus the noise of the budget. Degrees scatter more: that is for `MULTIPLIERS`.
 
     Args:
         budget: which noise, discrete Laplace or Gaussian, and how much.
-        overdispersed: negative binomial of shape SHAPE instead of Poisson.
 
-    >>> model = CountModel(VoteBudget(2.0), overdispersed=False)
+    >>> model = CountModel(VoteBudget(2.0))
     >>> L = model.log_likelihood(np.array([[6, 0]]), np.array([[4.0, 1.0], [1.0, 4.0]]))     # [1 node, 2 classes, T]
     >>> bool(L[0, 0].max() > L[0, 1].max())
     True
     """
 
     budget: VoteBudget
-    overdispersed: bool
 
     def log_table(self, rates: np.ndarray) -> np.ndarray:
         """log P(released count = s | rate), up to a constant, for s = points(); any shape of rates -> [..., points]."""
-        p = self._true_counts(np.maximum(rates, 1e-9)[..., None], np.arange(LARGEST + 60))
+        rate, m = np.maximum(rates, 1e-9)[..., None], np.arange(LARGEST + 60)
+        p = np.exp(m * np.log(rate) - rate - gammaln(m + 1))  # P(m votes | rate)
         with_noise = self._plus_gaussian(p) if math.isfinite(self.budget.mu) else self._plus_discrete_laplace(p)
         return np.log(np.maximum(with_noise, 1e-280))
 
@@ -226,20 +223,6 @@ class CountModel:
             return np.arange(-1.0, LARGEST + 1)
         std = self.budget.noise_std
         return np.arange(-5 * std, LARGEST, max(std / 4, 0.125))
-
-    def _true_counts(self, rate: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """P(m votes | rate). [..., 1], [M] -> [..., M]."""
-        if self.overdispersed:
-            log_p = (
-                gammaln(m + SHAPE)
-                - gammaln(SHAPE)
-                - gammaln(m + 1)
-                + SHAPE * np.log(SHAPE / (SHAPE + rate))
-                + m * np.log(rate / (SHAPE + rate))
-            )
-        else:
-            log_p = m * np.log(rate) - rate - gammaln(m + 1)
-        return np.exp(log_p)
 
     def _plus_discrete_laplace(self, p: np.ndarray) -> np.ndarray:
         """With a = e^-epsilon: P(s) ~ sum_m p(m) a^|s - m|, by one pass up and one pass down."""

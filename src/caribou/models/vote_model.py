@@ -8,21 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from caribou.errors import InputError
-from caribou.mechanisms.edge_votes import VoteBudget
-from caribou.models.count_likelihood import CountModel
 from caribou.models.feature_codes import FeatureCodes
 from caribou.models.heads import Head
 
 
 @dataclass(frozen=True, eq=False)
 class VoteModel:
-    """Rates of messages, how counts scatter, and the head that turns them into classes.
+    """Rates of messages, and the head that turns counts into classes.
 
     Args:
         prior_head: calibrates the prior.
         rates: [C, S]: expected messages of symbol s for a node of class k, if all senders of the fit send.
         senders: how many nodes these are: [C], by class, if symbols are classes; [1] if they are codes.
-        overdispersed: whether counts scatter more than Poisson counts.
         multipliers: [T], the distribution of the degree multiplier.
         head: class scores from prior, evidence and counts.
         codes: what a node of given features sends; None: symbols are classes.
@@ -31,14 +28,9 @@ class VoteModel:
     prior_head: Head
     rates: np.ndarray
     senders: np.ndarray
-    overdispersed: bool
     multipliers: np.ndarray
     head: Head
     codes: FeatureCodes | None = None
-
-    def count_model(self, budget: VoteBudget) -> CountModel:
-        """The distribution of a noisy count under the noise of ``budget``."""
-        return CountModel(budget, self.overdispersed)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model; `from_arrays` is the inverse."""
@@ -46,7 +38,6 @@ class VoteModel:
             "votes.prior_head": self.prior_head.theta,
             "votes.rates": self.rates,
             "votes.senders": np.asarray(self.senders, dtype=np.int64),
-            "votes.overdispersed": np.array([self.overdispersed]),
             "votes.multipliers": self.multipliers,
             **{f"votes.head.{name}": array for name, array in self.head.to_arrays().items()},
             **({} if self.codes is None else _prefixed("votes.symbols.", self.codes.to_arrays())),
@@ -62,7 +53,6 @@ class VoteModel:
             Head(arrays["votes.prior_head"]),
             arrays["votes.rates"],
             arrays["votes.senders"],
-            bool(arrays["votes.overdispersed"][0]),
             arrays["votes.multipliers"],
             Head(**_without("votes.head.", arrays)),
             FeatureCodes.from_arrays(codes) if codes else None,
