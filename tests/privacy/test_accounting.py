@@ -31,6 +31,7 @@ from caribou.privacy.accounting import (
     pure_gdp_mu,
     pure_pld_epsilon,
     randomized_response_epsilon,
+    rdp_at,
     rdp_epsilon_of,
     rdp_noise_multiplier,
 )
@@ -102,6 +103,34 @@ def test_gdp_epsilon_is_the_inverse_of_delta(mu: float, delta: float) -> None:
     assert gdp_delta(mu=mu, epsilon=epsilon) <= delta
     if epsilon > 1e-6:
         assert gdp_delta(mu=mu, epsilon=epsilon * 0.9999) > delta
+
+
+def renyi_of_laplace(scale: float, order: float) -> Any:
+    """log of the integral of p^a q^(1-a), over a - 1, for densities a distance of 1 apart: piece by piece, to 40 digits."""
+    with mpmath.workdps(40):
+        b, a = mpmath.mpf(scale), mpmath.mpf(order)
+        middle = mpmath.quad(lambda x: mpmath.exp((-a * x - (1 - a) * (1 - x)) / b) / (2 * b), [0, 1])
+        left, right = mpmath.exp((a - 1) / b) / 2, mpmath.exp(-a / b) / 2
+        # p is centred on 0: below 0 the ratio is e^(1/b) throughout, above 1 it is e^(-1/b)
+        return mpmath.log(left + middle + right) / (a - 1)
+
+
+def renyi_of_response(epsilon: float, order: float) -> Any:
+    """Of a bit that is told truly with odds e^epsilon."""
+    with mpmath.workdps(40):
+        p, a = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon))), mpmath.mpf(order)
+        return mpmath.log(p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)) / (a - 1)
+
+
+@pytest.mark.parametrize("order", [1.1, 2.0, 6.0, 63.0])
+@pytest.mark.parametrize("figure", [0.05, 0.5, 2.0, 8.0])
+def test_renyi_bounds_are_those_of_the_definition(figure: float, order: float) -> None:
+    for event, exact in (
+        (Laplace(figure, 3), 3 * renyi_of_laplace(figure, order)),
+        (EpsilonDelta(figure), renyi_of_response(figure, order)),
+        (Gaussian(figure, 3), 3 * order / (2 * figure**2)),
+    ):
+        assert rdp_at([event], order) == pytest.approx(float(exact), rel=1e-9)
 
 
 CORNERS = [
