@@ -388,7 +388,9 @@ def test_a_tiny_delta_is_never_rounded_down() -> None:
     assert math.isinf(gaussian_pld_epsilon(mu=0.5, delta=1e-305))
 
 
-@pytest.mark.parametrize(("pure", "delta"), [(0.0, 1e-5), (1e-6, 0.3), (0.5, 1e-10), (4.0, 1e-5), (40.0, 0.3)])
+@pytest.mark.parametrize(
+    ("pure", "delta"), [(0.0, 1e-5), (1e-6, 0.3), (0.5, 1e-10), (4.0, 1e-5), (40.0, 0.3), (0.0, 0.51)]
+)
 def test_a_pure_epsilon_loses_as_randomized_response(pure: float, delta: float) -> None:
     closed = pure_pld_epsilon(pure=pure, delta=delta)
     theirs = float(accounting.compose_pld((EpsilonDelta(pure),)).get_epsilon_for_delta(delta))
