@@ -127,7 +127,9 @@ def _draw_axes(axes: Axes, chart: LineChart) -> None:
     if chart.dates:
         locator = dates.AutoDateLocator(minticks=2, maxticks=6)
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+        # the label of the axis says the day; beside it the formatter's own date would be written over it
+        formats = ["%Y", "%b", "%d", "%H:%M", "%H:%M", "%H:%M:%S"]
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, formats=formats, show_offset=False))
 
 
 def inline(svg: str, name: str, min_width: int = 0, scale: float = 1.4) -> Markup:
