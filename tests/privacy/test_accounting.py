@@ -133,6 +133,13 @@ def test_renyi_bounds_are_those_of_the_definition(figure: float, order: float) -
         assert rdp_at([event], order) == pytest.approx(float(exact), rel=1e-9)
 
 
+def test_an_attack_is_bounded_from_both_ends() -> None:
+    """At half false alarms the region of any test is cut by the line through (1, 1): 1 - e^-eps (1 - delta - a)."""
+    for epsilon, delta in ((1.0, 1e-5), (0.1, 0.01)):
+        rate = attack_rate(epsilon=epsilon, delta=delta, false_positive_rate=0.5, gaussian=False)
+        assert rate == pytest.approx(1 - math.exp(-epsilon) * (0.5 - delta), rel=1e-12)
+
+
 CORNERS = [
     (epsilon, delta)
     for epsilon in (SMALLEST_EPSILON, 2.0**-17, 1e-4, 0.01, 1.0, LARGEST_EPSILON)
