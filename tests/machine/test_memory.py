@@ -122,3 +122,14 @@ def test_a_graph_that_is_too_wide(name: str, settings: dict, words: str, monkeyp
     budget = cb.Budget(4.0 if info.private else math.inf, 1e-5, info.unit)
     with pytest.raises(InputError, match=words):
         methods.fit(info.create(**settings), graph.random_split(0), budget, Streams(0), NoiseSource.seeded(0))
+
+
+@pytest.mark.parametrize("name", [name for name, info in METHODS.items() if info.unit is cb.PrivacyUnit.NODE])
+def test_rows_that_do_not_fit_cost_nothing_at_node_level(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    graph, ledger = cb.datasets.load("csbm:nodes=100,features=8", seed=0), tmp_path / "ledger.sqlite"
+    monkeypatch.setattr(memory, "machine_memory", lambda: 8 * 4 * 100 * 8 - 1)
+    with pytest.raises(InputError, match="must fit into memory"):
+        methods.fit(METHODS[name].create(), graph, cb.Budget(4.0, 1e-5, "node"), Streams(0), ledger=ledger)
+    assert not ledger.exists()

@@ -25,7 +25,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from caribou._validate import MAX_WIDTH, integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
@@ -72,6 +72,7 @@ with deferred_imports():
         public_basis,
         random_directions,
         read_public_features,
+        require_row_memory,
         unit_root_rows,
         with_random_features,
     )
@@ -232,6 +233,12 @@ class MlpDp:
             assumptions=node_assumptions(self),
             parts={"base": base},
         )
+
+    def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Self:
+        """What would not fit into memory is refused before anything is charged."""
+        base = plan.parts.get("base")
+        require_row_memory(graph.features, 0 if base is None else base.random_features)
+        return self
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Train on the features and labels of the training nodes.

@@ -49,6 +49,7 @@ with deferred_imports():
     from caribou.mechanisms.bounded_rows import unit_length
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods.base import Arrays, Outputs, Weights
+    from caribou.models.features import require_row_memory
     from caribou.models.linear import selu_network
     from caribou.randomness import Streams
 
@@ -108,6 +109,7 @@ class NodeMethod:
         """What would not fit into memory is refused before anything is charged."""
         if weights is None:
             self.require_memory_for(graph.sizes(PrivacyUnit.NODE))
+        require_row_memory(graph.features, getattr(plan.parts.get("base"), "random_features", 0))
         return self
 
     def outputs(self, graph: Graph, released: Arrays, weights: Arrays) -> Outputs:

@@ -31,6 +31,18 @@ SHORTEST_RESIDUAL = 0.1
 whose rounding error grows with the stretch. The same rule for dense rows, so that storage changes nothing but time."""
 
 
+def require_row_memory(features: Any, random_features: int = 0) -> None:
+    """Refuse rows, and random features of them, that do not fit into memory. Shapes are public, and so is how rows are stored."""
+    n, d = features.shape
+    if not sp.issparse(features):
+        require_memory(4 * DOUBLE * n * d, f"rows of {n:,} nodes with {d:,} dense columns")
+    _require_random_features(n, random_features)
+
+
+def _require_random_features(nodes: int, count: int) -> None:
+    require_memory(3 * DOUBLE * nodes * count, f"{count:,} random features of {nodes:,} nodes")
+
+
 def unit_root_rows(features: Any) -> np.ndarray | sp.csr_array:
     """x <- sign(x) sqrt|x|, then x <- x / ||x|| (a zero row stays zero). Sparse rows stay sparse, dense ones dense.
 
@@ -42,8 +54,7 @@ def unit_root_rows(features: Any) -> np.ndarray | sp.csr_array:
     # How rows are stored shows in the last bits of every prediction. So it must not follow the number of entries, which is
     # private at node level: one node could tip it, and everybody else's prediction would tell.
     if not sp.issparse(features):
-        n, d = features.shape
-        require_memory(4 * DOUBLE * n * d, f"rows of {n:,} nodes with {d:,} dense columns")
+        require_row_memory(features)
         dense = np.asarray(features, dtype=np.float64)
         rooted = np.sign(dense) * np.sqrt(np.abs(dense))
         return unit_length(rooted, row_norms(rooted))
@@ -99,8 +110,7 @@ def with_random_features(rows: Rows, directions: np.ndarray, *, share: float) ->
     """
     if rows.extra is not None:
         raise InputError("rows must not have further columns already")
-    n, count = rows.shape[0], directions.shape[1]
-    require_memory(3 * DOUBLE * n * count, f"{count:,} random features of {n:,} nodes")
+    _require_random_features(rows.shape[0], directions.shape[1])
     hidden = rows.times(directions)
     hidden -= 0.5
     np.maximum(hidden, 0, out=hidden)
