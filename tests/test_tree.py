@@ -250,7 +250,7 @@ def calls(tree: ast.Module) -> set[str]:
 
 
 def test_noise_is_drawn_in_one_file() -> None:
-    """No module on the way from a private graph to a release draws noise but mechanisms/noise.py."""
+    """No module on the way from a private graph to a release draws noise but mechanisms/noise_source.py."""
     draws = {"randn", "normal", "normal_", "standard_normal", "laplace", "gumbel", "randn_like", "urandom"}
     # generated data sets, initial weights, and weights drawn before any data is seen
     public_randomness = {

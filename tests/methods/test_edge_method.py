@@ -81,6 +81,15 @@ def test_codes_and_priors_of_votes_are_made_before_the_charge(fits: list[str], t
     assert fits == ["applied", "roles", "codes", "charge"]
 
 
+def test_a_prepared_method_takes_no_other_graph() -> None:
+    """It would have to fit on public values once more, after the charge."""
+    method, budget = METHODS["votes-edp"].create(max_rounds=2), Budget(4.0)
+    plan = method.plan(GRAPH.sizes(budget.unit), budget)
+    ready = method.prepare(plan, GRAPH, Streams(0))
+    with pytest.raises(InputError, match="must be the one that the method was prepared for"):
+        ready.fit(plan, GRAPH.renamed("other"), Streams(0), NoiseSource.secure())
+
+
 @pytest.mark.parametrize("name", STARTING)
 def test_class_probabilities_may_be_given(name: str, fits: list[str]) -> None:
     """They stand in the place of the encoder: nothing is fitted, and better ones predict better."""

@@ -53,6 +53,10 @@ def test_classes_are_numbered_in_their_order(found):
     assert list(names) == sorted({c for c in found if c}, key=float if numeric else str)
 
 
+def test_labels_that_no_column_of_numbers_holds_are_words():
+    assert columns.classes(cells("1_0", "9", "10"), "label", place)[1] == ("10", "1_0", "9")
+
+
 def test_splits_are_words():
     split = columns.parts(cells("TRAIN", "validation", None, "test", "valid"), "split", place)
     assert [part.tolist() for part in (split.train, split.val, split.test)] == [[0], [1, 4], [3]]

@@ -117,9 +117,11 @@ class EdgeMethod:
     def _run(
         self, plan: ReleasePlan, weights: Arrays | None, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
-        ready = self._ready
-        known = ready is not None and ready[0] is graph
-        public = ready[1] if ready is not None and known else self.encoded(plan, graph, streams, weights)
+        if self._ready is None:  # a method that is tried by itself, without a release
+            return self.run(plan, graph, self.encoded(plan, graph, streams, weights), streams, noise, weights)
+        prepared_for, public = self._ready
+        if prepared_for is not graph:  # a second fit on public values would come after the charge
+            raise InputError("graph must be the one that the method was prepared for, got another one")
         return self.run(plan, graph, public, streams, noise, weights)
 
     def run(

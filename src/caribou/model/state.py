@@ -109,10 +109,10 @@ def write_state(state: ModelState, folder: str | os.PathLike[str]) -> Path:
     try:
         with atomic_folder(target) as temporary:
             _write_files(state, temporary)
-            for fingerprint, release in state.releases.items():
+            for number, (fingerprint, release) in enumerate(state.releases.items()):
                 place = temporary / PREDICTIONS / release.certificate.certificate_id
                 place.mkdir(parents=True)
-                _write_release(release, fingerprint, place)
+                _write_release(release, fingerprint, number, place)
     except OSError as error:
         raise RunError(f"run cannot be written to {target}: {error.strerror or error}") from error
     return target
@@ -146,8 +146,9 @@ def add_release(release: Fitted, fingerprint: str, folder: str | os.PathLike[str
     target = Path(folder).absolute() / PREDICTIONS / release.certificate.certificate_id
     try:
         target.parent.mkdir(exist_ok=True)
+        number = 1 + max((number for number, *_ in _release_records(target.parent)), default=-1)
         with atomic_folder(target) as temporary:
-            _write_release(release, fingerprint, temporary)
+            _write_release(release, fingerprint, number, temporary)
     except OSError as error:
         raise RunError(f"run {folder}: the release cannot be kept in it: {error.strerror or error}") from error
     return target
@@ -173,9 +174,10 @@ def _write_files(state: ModelState, folder: Path) -> None:
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _write_release(release: Fitted, fingerprint: str, folder: Path) -> None:
+def _write_release(release: Fitted, fingerprint: str, number: int, folder: Path) -> None:
+    """``number``: which of the releases of a run it is, in their order; times of files change when they are copied."""
     _write_arrays(release, folder)
-    record = {"fingerprint": fingerprint, "files": _digests(folder)}
+    record = {"fingerprint": fingerprint, "number": number, "files": _digests(folder)}
     (folder / "graph.json").write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -270,15 +272,22 @@ def _check_agreement(state: ModelState, base: Path) -> None:
 def _read_releases(folder: Path) -> dict[str, Fitted]:
     """What was released about other graphs; of several releases about one graph the newest."""
     found: dict[str, Fitted] = {}
-    for place in sorted(folder.glob("*/graph.json"), key=lambda path: path.stat().st_mtime_ns):
-        try:
-            record = json.loads(place.read_text(encoding="utf-8"))
-            fingerprint, files = str(record["fingerprint"]), dict(record["files"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{place} cannot be read: {error}") from error
-        _check_files(place.parent, files)
-        found[fingerprint] = Fitted(np.empty((0, 0)), **_read_arrays(place.parent))
+    for _, place, fingerprint, files in _release_records(folder):
+        _check_files(place, files)
+        found[fingerprint] = Fitted(np.empty((0, 0)), **_read_arrays(place))
     return found
+
+
+def _release_records(folder: Path) -> list[tuple[int, Path, str, dict[str, str]]]:
+    """Number, folder, fingerprint of the graph and digests of the files of every kept release, in their order."""
+    found = []
+    for path in folder.glob("*/graph.json"):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            found.append((int(record["number"]), path.parent, str(record["fingerprint"]), dict(record["files"])))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path} cannot be read: {error}") from error
+    return sorted(found, key=lambda record: record[:2])
 
 
 def _read_arrays(folder: Path) -> dict[str, Any]:

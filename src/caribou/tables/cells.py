@@ -210,11 +210,8 @@ def _offered(words: Collection[str]) -> str:
 
 
 def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    value = PLAIN.spelled(text)
+    return value if value is not None and math.isfinite(value) else None
 
 
 def parts(cells: np.ndarray, title: str, place: Place, findings: Findings | None = None) -> Split:
