@@ -81,7 +81,7 @@ def test_it_is_charged_certified_and_verified(tmp_path: Path) -> None:
         model.publish_metrics(9.0, ledger=ledger)
     shown = made.to_dict()
     assert shown["classes"] == ["0", "1", "2"]
-    assert np.array(shown["noisy_confusion"]).sum() != 0
+    assert np.array(shown["noisy_confusion"]).shape == (3, 3)
     for name in NUMBERS:
         low, high = shown[name]["interval95"]
         assert 0 <= low <= high <= 1

@@ -35,8 +35,8 @@ def pessimistic_rates(false: Count, true: Count, runs: int, confidence: float) -
     """The largest false and the smallest true positive rate that the counts allow, together at ``confidence``.
 
     >>> fpr, tpr = pessimistic_rates(0, 100, 100, confidence=0.9)
-    >>> round(fpr, 4), round(tpr, 4)
-    (0.0295, 0.9705)
+    >>> print(round(fpr, 4), round(tpr, 4))
+    0.0295 0.9705
     """
     low, high = _all_limits(runs, (1 - open_unit_interval(confidence=confidence)) / 2)
     return high[false], low[true]

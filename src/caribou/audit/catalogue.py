@@ -105,7 +105,7 @@ def check_order(attacks: Sequence[str], runs: int | None, confidence: float, wor
     >>> check_order(("lira",), 10, 0.95, None)
     Traceback (most recent call last):
         ...
-    caribou.errors.InputError: runs must be a whole number >= 40, got 10
+    caribou.errors.InputError: runs must be a whole number in [40, 10000000], got 10
     """
     unknown = sorted(set(attacks) - set(CATALOGUE))
     if unknown or not attacks:

@@ -48,7 +48,7 @@ class Claim:
     `leak` is in the unit of the kind (mu or epsilon), `size` is what was claimed in that unit.
 
     >>> claim = Claim(2.0, 1e-5)
-    >>> claim.kind, claim.size, round(claim.leak(0.01, 0.2), 2)
+    >>> claim.kind, claim.size, float(round(claim.leak(0.01, 0.2), 2))
     ('epsilon', 2.0, 3.0)
     """
 

@@ -191,7 +191,7 @@ def distinguish(
     >>> def without_noise(graph, noise):
     ...     return {"edges": np.array([float(graph.num_edges)])}
     >>> evidence = distinguish(without_noise, worst_pairs("edge")[0], Claim(0.5, delta=0.0), runs=400)
-    >>> evidence.leak > evidence.claim.epsilon
+    >>> bool(evidence.leak > evidence.claim.epsilon)
     True
     """
     runs = integer(at_least=MIN_RUNS, at_most=MAX_RUNS, runs=runs)

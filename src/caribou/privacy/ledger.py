@@ -264,7 +264,7 @@ class Ledger:
     >>> ledger.set_budget("survey", Budget(epsilon=4, unit="edge")).epsilon_left
     4.0
     >>> charge = ledger.charge("survey", "edge", [Gaussian(noise_multiplier=2.0)], description="first model")
-    >>> 0 < charge.epsilon_spent < 4
+    >>> 0 < charge.epsilon_total < 4
     True
     >>> ledger.charge("survey", "edge", [NonPrivate()], description="without noise")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
