@@ -11,19 +11,21 @@ from typing import Any
 
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
+from caribou.methods.base import released_since
 from caribou.methods.search import plan_search
+from caribou.methods.votes import VotesEdge
 from caribou.model.tuning import combinations
 from caribou.models.published_metrics import metrics_plan
 from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.assumptions import Assumption, AssumptionName, features_without_edges, in_order
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
-from caribou.privacy.certificate import Certificate
+from caribou.privacy.certificate import Certificate, ReleaseKind
 from caribou.privacy.documents import read, write
 from caribou.privacy.events import Event, Gaussian
 from caribou.privacy.mechanism_records import Group, Mechanism, MechanismRecord, OwnRecord
 from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
-from caribou.privacy.plan import ReleasePlan, epsilon_by_degree, figures
+from caribou.privacy.plan import Link, ReleasePlan, epsilon_by_degree, figures
 from caribou.privacy.scope import ScopeKind
 from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.privacy.sizes import Sizes
@@ -87,6 +89,12 @@ def plan_of(method: str, settings: dict[str, Any], epsilon: float, *, predicts: 
     return recipe.plan_graph(SIZES, budget, {"vote_weight": None}) if predicts else recipe.plan(SIZES, budget)
 
 
+def batch_plan(link: Link | None) -> ReleasePlan:
+    """The plan of the third batch of a growing graph; without a link it pays for itself."""
+    plan = VotesEdge().plan_batch(SIZES, Budget(4.0, DELTA), link, 3)
+    return plan if link is not None else released_since("c" * 32, plan)
+
+
 def embeddings(
     unit: str = "edge", *, epsilon: float = 4.0, cap: int = 10, resumable: bool = False, hops: int = 8
 ) -> ReleasePlan:
@@ -106,7 +114,7 @@ def search_plan(method: str, space: dict[str, list[Any]], order: list[int], epsi
     """The plan of a private search."""
     info = METHODS[method]
     recipes = [info.create(**settings) for settings in combinations(method, space, {})]
-    return plan_search(recipes, order, SIZES, Budget(epsilon, DELTA, info.unit), description=f"{method}, tuned")
+    return plan_search(recipes, order, SIZES, Budget(epsilon, DELTA, info.unit), method=method)
 
 
 def declared(plan: ReleasePlan) -> ReleasePlan:
@@ -137,6 +145,7 @@ def certificates() -> dict[str, Certificate]:
         made[name] = certified(plan_of(method, settings, epsilon), response)
         if name in PREDICTIONS:
             made[f"{name}, predicted"] = certified(plan_of(method, settings, epsilon, predicts=True))
+    made[LINKED], made[PAID] = certified(batch_plan(Link("a" * 32, "b" * 32))), certified(batch_plan(None))
     for unit in ("edge", "node"):
         made[f"embeddings, {unit}"] = certified(embeddings(unit))
     made["embeddings, resumable"] = certified(embeddings(resumable=True))
@@ -148,10 +157,11 @@ def certificates() -> dict[str, Certificate]:
 
 
 METRICS = "published metrics"
+LINKED, PAID = "batch, paid by the first one", "batch, paid by itself"
 EMBEDDINGS = ("embeddings, edge", "embeddings, node", "embeddings, resumable", "embeddings, nothing cut")
 PRIVATE = tuple(
     name
-    for name in (*FITS, *(f"{name}, predicted" for name in PREDICTIONS), *EMBEDDINGS, METRICS, *SEARCHES)
+    for name in (*FITS, *(f"{name}, predicted" for name in PREDICTIONS), *EMBEDDINGS, METRICS, LINKED, PAID, *SEARCHES)
     if name not in NOT_PRIVATE
 )
 """The certificates that promise something, by name."""
@@ -164,6 +174,7 @@ OF_EACH_KIND = (
         "lpgnet-edp",
     ),
     *("dpdgc-edp", "mlp", "caribou-ndp, trained", "votes-ndp", "sage-ndp", "dpdgc-ndp", "embeddings, node", METRICS),
+    *(LINKED, PAID),
     *("search, composed", "search of pairs", "search at node level"),
 )
 """Certificates that hold every kind of mechanism, with every kind of figure."""
@@ -173,7 +184,7 @@ def own_certificate() -> Certificate:
     """A certificate of a mechanism that the library does not know."""
     cost = {Group.EVERY_EDGE: (Gaussian(2.0),)}
     own = OwnRecord(name="my sums", why="my theorem", unit=PrivacyUnit.EDGE, paid=cost, notes={"noise": 3})
-    return certified(ReleasePlan(Budget(4.0, 1e-5, "edge"), (own,), released=("X",), description="a test"))
+    return certified(ReleasePlan(Budget(4.0, 1e-5, "edge"), (own,), released=("X",), method="a test"))
 
 
 def document(name: str) -> dict[str, Any]:
@@ -229,6 +240,8 @@ def paths(value: Any, path: Path = ()) -> Iterator[Path]:
 def edits(record: dict[str, Any]) -> Iterator[Edit]:
     """Every field changed alone, in every way that its type allows."""
     yield "unknown key", (), {**record, "note": 1}
+    for kind in ReleaseKind:
+        yield "another kind", ("kind",), {**record, "kind": kind.value}
     for path in paths(record):
         value = at(record, path)
         for kind, other in _other_values(value):

@@ -688,10 +688,9 @@ def test_words_of_an_entry_come_with_the_path_of_the_ledger(tmp_path: Path) -> N
     )
     with pytest.warns(UserWarning, match="is new"):
         certificate = embeddings(GRAPH, noted, tmp_path)
-    stated = {key: certificate.public_parameters[key] for key in ("dataset", "method", "purpose", "period")}
+    stated = {key: certificate.public_parameters[key] for key in ("dataset", "purpose", "period")}
     assert stated == {
         "dataset": "survey",
-        "method": "embeddings after 2 hops",
         "purpose": "scores",
         "period": "2026-11",
     }

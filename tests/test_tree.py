@@ -403,7 +403,9 @@ assert not {"resource", "fcntl", "torch"} & set(sys.modules)
 
 
 def test_help_plan_and_verify_start_where_there_is_no_torch_and_no_unix(certificate: Path) -> None:
-    loaded_by(BLOCKED, command("--help"), command("plan", "--json"), command("verify", str(certificate)))
+    lists = (command("methods"), command("methods", "votes-edp"))
+    loaded_by(BLOCKED, command("--help"), command("plan", "--json"), command("verify", str(certificate)), *lists)
+    loaded_by(BLOCKED, "import inspect, caribou; inspect.signature(caribou.Votes)")
     with pytest.raises(subprocess.CalledProcessError, match="exit status 1"):  # the blocker blocks
         loaded_by(BLOCKED, "import resource")
 

@@ -22,7 +22,7 @@ from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import EntryNote, Fingerprint, Ledger, LedgerEntry
 from caribou.privacy.mechanism_records import Mechanism, message_passing_record
 from caribou.privacy.names import dataset_name
-from caribou.privacy.plan import Link, Randomness, ReleasePlan
+from caribou.privacy.plan import Link, Randomness, ReleaseKind, ReleasePlan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 N = TypeVar("N", bound=Randomness)
 
-EMBEDDINGS = "embeddings after "
-"""How the words of a release of embeddings begin."""
 LedgerLike = Ledger | str | os.PathLike[str]
 """A ledger, or the path of one; a file that is not there is made with its first entry. `NotedLedger` is a path with words."""
 
@@ -452,7 +450,7 @@ def embeddings_plan(budget: Budget, calibrated: Any, *, start: str, resumable: b
         budget,
         (message_passing_record(calibrated),),
         released=(f"the last state X^(K), {size.nodes} x {size.columns}, and whatever is computed from it",),
-        description=f"{EMBEDDINGS}{calibrated.hops} hops",
+        kind=ReleaseKind.EMBEDDINGS,
         public_parameters={"start": start, "nodes": size.nodes},
         resumable=resumable,
     )

@@ -156,7 +156,7 @@ class TestAdd:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         means = tuple(MeanRecord(name=f"mean {k}", noise_std=500.0) for k in range(1001))
-        plan = ReleasePlan(Budget(3, unit="node"), means, released=("X",), description="a test")
+        plan = ReleasePlan(Budget(3, unit="node"), means, released=("X",), method="a test")
         plan.certificate(NoiseSource.secure()).save("c.json")
         monkeypatch.setattr("caribou.privacy.verify.verify", lambda _: pytest.fail("composed"))
         assert "events must be at most 1000" in failure("add", "survey", "--certificate", "c.json")

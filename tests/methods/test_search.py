@@ -16,7 +16,7 @@ SIZES = Sizes(nodes=200, columns=16, classes=4, train=140, val=20, test=40)
 
 def searched(rounds: list[int], order: list[int], epsilon: float = 8.0) -> ReleasePlan:
     recipes = [METHODS["votes-edp"].recipe(max_rounds=most) for most in rounds]
-    return plan_search(recipes, order, SIZES, Budget(epsilon), description="votes-edp, tuned")
+    return plan_search(recipes, order, SIZES, Budget(epsilon), method="votes-edp")
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.7, 3.0])

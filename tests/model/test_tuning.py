@@ -124,7 +124,7 @@ class Crafted:
             budget,
             (own,),
             released=("ours",),
-            description="ours",
+            method="ours",
             assumptions=(Assumption(AssumptionName.PUBLIC_FEATURES, holds=not (self.void and self.peek)),),
             parts={"hidden": self.hidden},
         )

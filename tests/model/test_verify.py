@@ -26,7 +26,7 @@ from caribou.privacy import accounting
 from caribou.privacy import verify as figures
 from caribou.privacy.assumptions import Assumption, AssumptionName, Sampler, floating_point
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import Certificate, schema
+from caribou.privacy.certificate import Certificate, ReleaseKind, schema
 from caribou.privacy.documents import read, write
 from caribou.privacy.mechanism_records import (
     EdgeVotesRecord,
@@ -39,8 +39,10 @@ from caribou.privacy.sizes import Sizes
 from caribou.privacy.verify import FORGERY, OWNERS, Verification
 from certificate_support import (
     EMBEDDINGS,
+    LINKED,
     NOT_PRIVATE,
     OF_EACH_KIND,
+    PAID,
     PRIVATE,
     SEARCHES,
     assume,
@@ -487,14 +489,37 @@ def test_an_assumption_is_removed_or_added(name: str) -> None:
         if word is AssumptionName.FEATURES_WITHOUT_EDGES:
             parameters = {"columns": 2, "names": ["age", "income"]}
         if word is AssumptionName.ARRIVALS:
-            parameters = {"release": "a" * 32, "extends": "b" * 32, "batch": 2}
+            parameters = {
+                "release": "a" * 32,
+                "extends": "b" * 32,
+                "batch": record["public_parameters"].get("batch", 2),
+            }
         assume(changed, Assumption(word, parameters))
         result = outcome(changed)
         if result is not None and result.passed:
             # such an assumption only weakens the promise, and it is listed with all others
-            assert word in (AssumptionName.GIVEN_PRIOR, AssumptionName.OWN_CODE)
+            batch = (AssumptionName.ARRIVALS,) if name == PAID else ()
+            assert word in (AssumptionName.GIVEN_PRIOR, AssumptionName.OWN_CODE, *batch)
             place = [a["name"] for a in changed["assumptions"]].index(word.value)
             assert f"assumptions.{place}" in result.declared
+
+
+def test_a_batch_is_of_one_number() -> None:
+    """In its public parameters and in what it says of its arrivals."""
+    record = document(LINKED)
+    record["public_parameters"]["batch"] = 4
+    assert caught(record)
+    assume(record, Assumption(AssumptionName.ARRIVALS, {"release": "a" * 32, "extends": "b" * 32, "batch": 4}))
+    assert not caught(record)
+
+
+@pytest.mark.parametrize("kind", ReleaseKind)
+def test_a_kind_is_no_way_around_the_plan(kind: ReleaseKind) -> None:
+    """No other kind may be stated of a node-level fit, and "own release" only with what says that the code is one's own."""
+    record = {**document("caribou-ndp"), "kind": kind.value}
+    assert caught(record) is (kind is not ReleaseKind.FIT)
+    record["public_parameters"]["nodes"] = 81  # makes another plan
+    assert caught(record)
 
 
 def test_only_embeddings_have_a_start_of_their_own() -> None:

@@ -38,7 +38,7 @@ NODE = Budget(8.0, 1e-5, PrivacyUnit.NODE)
 
 
 def plan(*records: object, budget: Budget = NODE, **more: object) -> ReleasePlan:
-    return ReleasePlan(budget, tuple(records), released=("X",), description="a test", **more)  # type: ignore[arg-type]
+    return ReleasePlan(budget, tuple(records), released=("X",), method="a test", **more)  # type: ignore[arg-type]
 
 
 def test_a_plan_without_a_mechanism_is_refused() -> None:

@@ -58,7 +58,7 @@ def methods(given: MethodsOptions) -> None:
 
 def describe(name: str, info: MethodInfo) -> dict[str, Any]:
     """A method in plain values. ``text`` is the statement of its class, without examples."""
-    method = info.create()
+    method = info.recipe()
     text = (inspect.getdoc(type(method)) or "").split("\n\n>>>")[0].strip()
     return {
         "method": name,

@@ -105,8 +105,11 @@ class Method(Protocol):
         """Train on ``graph`` by the plan; the public seed gives ``streams``, privacy noise comes from ``noise``."""
         ...
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
-        """What `predict_graph` will release about another graph, and cost: ``sizes`` of that graph, ``budget``, ``weights``."""
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Weights) -> ReleasePlan:
+        """What `predict_graph` will release about another graph, and cost: ``sizes`` of that graph, ``budget``, ``weights``.
+
+        A model may release less than its settings allow. Without weights all that they allow is planned.
+        """
         ...
 
     def predict_graph(
@@ -143,7 +146,7 @@ class PreparedMethod(Protocol):
 class GrowingMethod(Method, Protocol):
     """A method that can ask the pairs of arrivals under the release that the first batch was."""
 
-    def plan_batch(self, sizes: Sizes, budget: Budget, weights: Arrays, link: Link | None, batch: int) -> ReleasePlan:
+    def plan_batch(self, sizes: Sizes, budget: Budget, link: Link | None, batch: int) -> ReleasePlan:
         """What `extend` will release about batch number ``batch``; ``link``: the release that pays for it, if one does."""
         ...
 
@@ -296,7 +299,7 @@ def extend(
         raise InputError(
             f"method must ask every pair of nodes once to be extended ({able}), got {type(method).__name__}"
         )
-    made = method.plan_batch(grown.graph.sizes(budget.unit), budget, fitted.weights, link, grown.batch)
+    made = method.plan_batch(grown.graph.sizes(budget.unit), budget, link, grown.batch)
     before = fitted.certificate
     if link is not None and made.cost != before.cost:
         raise InputError(

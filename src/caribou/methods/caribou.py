@@ -55,7 +55,7 @@ from caribou.methods.node_method import (
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.mechanism_records import NODES, PARTS, message_passing_record
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.sensitivity import LAYER_THEOREMS, Bounds, Sensitivity, declared_bounds, layer_sensitivity
 from caribou.privacy.sizes import Sizes
 
@@ -186,7 +186,6 @@ class Caribou(EncodedMethod):
             budget,
             (message_passing_record(calibrated),),
             released=("the last state X^(K) and everything computed from it", "class probabilities of every node"),
-            description=self.name,
             public_parameters={**self.settings(), "nodes": sizes.nodes, "classes": sizes.classes},
             parts={"propagation": calibrated},
         )
@@ -376,19 +375,19 @@ class CaribouNdp(NodeMethod):
         return self.planned(
             sizes,
             budget,
-            "fitted",
+            ReleaseKind.FIT,
             (*base.records, message_passing_record(calibrated, PARTS), head.record),
             (*base.released, "the last state X^(K) of all nodes", "the classifier on top of it"),
             {"base": base, "propagation": calibrated, "head": head},
         )
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Weights) -> ReleasePlan:
         """One Gaussian mechanism, whatever the number of hops."""
         calibrated = self._calibrate(sizes, self.mu_of(budget))
         return self.planned(
             sizes,
             budget,
-            "predicted",
+            ReleaseKind.PREDICTION,
             (message_passing_record(calibrated, NODES),),
             ("the last state X^(K) of all nodes",),
             {"propagation": calibrated},

@@ -59,7 +59,7 @@ from caribou.privacy.mechanism_records import (
     Examples,
     SumsRecord,
 )
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
 
@@ -85,7 +85,7 @@ class Transductive:
 
     name: ClassVar[str]
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> NoReturn:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Weights) -> NoReturn:
         """Not possible."""
         require_unit(budget, METHODS[self.name].unit, self.name)
         raise InputError(
@@ -135,7 +135,6 @@ class Dpdgc(Transductive, EncodedMethod):
             budget,
             (structure.record, SumsRecord(calibrated=sums)),
             released=("the weights W", "the noisy product A W", "class probabilities of every node"),
-            description=self.name,
             public_parameters={
                 **self.settings(),
                 "nodes": sizes.nodes,
@@ -212,7 +211,7 @@ class DpdgcNdp(Transductive, StackedMethod):
         return self.planned(
             sizes,
             budget,
-            "fitted",
+            ReleaseKind.FIT,
             (*base.records, structure.record, SumsRecord(calibrated=sums, payers=PARTS), head.record),
             ("the weights W", "the noisy product A W", "weights of the classifier", *base.released),
             {"base": base, "structure": structure, "sums": sums, "head": head},

@@ -17,7 +17,7 @@ from caribou.methods.catalogue import require_unit
 from caribou.models.encoder import HIDDEN, Encoder, Prior, cross_fit, fit_one, widths
 from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.sizes import Sizes
 
 with deferred_imports():
@@ -73,16 +73,16 @@ class EdgeMethod:
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """What a fit releases and costs."""
-        return self._planned(sizes, budget, "fitted")
+        return self._planned(sizes, budget, ReleaseKind.FIT)
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Weights) -> ReleasePlan:
         """What a prediction of another graph releases and costs: the same, about its edges."""
         require_same_start(sizes, weights)
-        return self._planned(sizes, budget, "predicted")
+        return self._planned(sizes, budget, ReleaseKind.PREDICTION)
 
-    def _planned(self, sizes: Sizes, budget: Budget, what: str) -> ReleasePlan:
+    def _planned(self, sizes: Sizes, budget: Budget, kind: ReleaseKind) -> ReleasePlan:
         require_unit(budget, PrivacyUnit.EDGE, self.name)
-        return replace(self.release_plan(sizes, budget), description=f"{self.name}, {what}")
+        return replace(self.release_plan(sizes, budget), method=self.name, kind=kind)
 
     def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """The plan of a release about one graph, whatever it is for."""
@@ -246,9 +246,9 @@ def holds_encoder(weights: Arrays) -> bool:
     return "encoder.row_length" in weights
 
 
-def require_same_start(sizes: Sizes, weights: Arrays) -> None:
+def require_same_start(sizes: Sizes, weights: Weights) -> None:
     """Class probabilities must not come with another graph where the model has an encoder of its own."""
-    if holds_encoder(weights) and sizes.given:
+    if weights is not None and holds_encoder(weights) and sizes.given:
         raise InputError(
             "graph must come without class probabilities, because the model has an encoder of its own, got some (with_prior)"
         )

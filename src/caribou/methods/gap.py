@@ -35,7 +35,7 @@ from caribou.methods.node_method import (
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import PARTS, SumsRecord
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.sensitivity import sum_sensitivity
 from caribou.privacy.sizes import Sizes
 
@@ -72,7 +72,6 @@ def plan_sums(method: EncodedMethod, sizes: Sizes, budget: Budget, hops: int, re
         budget,
         (SumsRecord(calibrated=sums),),
         released=(released, "class probabilities of every node"),
-        description=method.name,
         public_parameters={**method.settings(), "hops": hops, "columns": columns, "classes": sizes.classes},
         parts={"sums": sums},
     )
@@ -154,7 +153,7 @@ class GapNdp(StackedMethod):
         return self.planned(
             sizes,
             budget,
-            "fitted",
+            ReleaseKind.FIT,
             (*base.records, SumsRecord(calibrated=sums, payers=PARTS), head.record),
             (self.sums_in_words, "weights of the classifier", *base.released),
             {"base": base, "sums": sums, "head": head},

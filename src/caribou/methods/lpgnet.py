@@ -72,7 +72,6 @@ class LpgNet(EncodedMethod):
             budget,
             (CountsRecord(calibrated=counts),),
             released=("the noisy counts of every stage", "class probabilities of every node"),
-            description=self.name,
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
             parts={"counts": counts},
         )

@@ -51,7 +51,7 @@ from caribou.privacy.mechanism_records import (
     MechanismRecord,
     NoReleaseRecord,
 )
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.sizes import Sizes
 
 with deferred_imports():
@@ -113,7 +113,6 @@ class Mlp(EncodedMethod):
                 ),
             ),
             released=("class probabilities of every node", *((KEPT,) if self.hidden is None else ())),
-            description=self.name,
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
         )
 
@@ -228,7 +227,8 @@ class MlpDp:
             budget,
             base.records,
             released=base.released,
-            description="mlp-dp, fitted",
+            method="mlp-dp",
+            kind=ReleaseKind.FIT,
             public_parameters=public_parameters(sizes, self.settings()),
             assumptions=node_assumptions(self),
             parts={"base": base},
@@ -249,14 +249,15 @@ class MlpDp:
         base = self.fit_base(plan.parts["base"], graph, streams, noise)
         return Outputs(probabilities=softmax(base.logits(), axis=1), released={}, weights=base.parameters)
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Weights) -> ReleasePlan:
         """Nothing is released: each prediction is made from one node's own features."""
         require_unit(budget, PrivacyUnit.NODE, "mlp-dp")
         return ReleasePlan(
             budget,
             (NoReleaseRecord(unit=PrivacyUnit.NODE, why="each prediction is made from one node's own features"),),
             released=("nothing about this graph",),
-            description="mlp-dp, predicted",
+            method="mlp-dp",
+            kind=ReleaseKind.PREDICTION,
             public_parameters={"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes},
             assumptions=node_assumptions(self),
         )

@@ -38,7 +38,7 @@ from caribou.privacy.mechanism_records import (
     SumsRecord,
     descent_sensitivity,
 )
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
 
@@ -78,17 +78,18 @@ class NodeMethod:
         self,
         sizes: Sizes,
         budget: Budget,
-        what: str,
+        kind: ReleaseKind,
         mechanisms: tuple[MechanismRecord, ...],
         released: tuple[str, ...],
         parts: Mapping[str, Any],
     ) -> ReleasePlan:
-        """A plan in the frame of all node-level methods. ``what``: fitted or predicted; the others as in `ReleasePlan`."""
+        """A plan in the frame of all node-level methods. The arguments are those of `ReleasePlan`."""
         return ReleasePlan(
             budget,
             mechanisms,
             released=released,
-            description=f"{self.name}, {what}",
+            method=self.name,
+            kind=kind,
             public_parameters=self.public(sizes),
             assumptions=self.assumptions(),
             parts=parts,
@@ -153,13 +154,13 @@ class SummingMethod(NodeMethod):
         """All K sums, mu-GDP together for nodes up to the declared degree."""
         return calibrate_node_sums(sizes, mu, bounds=self.bounds(sizes), radius=self.radius, hops=self.times)
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Weights) -> ReleasePlan:
         """The sums over another graph's edges, within the whole budget."""
         sums = self.calibrate(sizes, self.mu_of(budget))
         return self.planned(
             sizes,
             budget,
-            "predicted",
+            ReleaseKind.PREDICTION,
             (SumsRecord(calibrated=sums, payers=NODES),),
             (self.sums_in_words,),
             {"sums": sums},

@@ -38,7 +38,7 @@ from caribou.methods.node_method import (
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums
 from caribou.privacy.mechanism_records import PARTS, SumsRecord
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.sizes import Sizes
 
 with deferred_imports():
@@ -134,7 +134,7 @@ class ProgapNdp(StackedMethod):
         return self.planned(
             sizes,
             budget,
-            "fitted",
+            ReleaseKind.FIT,
             (*base.records, SumsRecord(calibrated=sums, payers=PARTS), *(head.record for head in heads)),
             (self.sums_in_words, "weights of the head of every stage", *base.released),
             {"base": base, "sums": sums, "heads": heads},

@@ -55,7 +55,7 @@ from caribou.privacy.mechanism_records import (
     groups_of,
 )
 from caribou.privacy.pair_response import asymmetric_response, split_pair_budget
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.sensitivity import Bounds, neighbourhood_gradient_sensitivity
 from caribou.privacy.sizes import Sizes
 
@@ -128,7 +128,6 @@ class SageEdge(EdgeMethod):
             budget,
             records,
             released=(*(graph if budget.is_private else ()), "class probabilities of every node"),
-            description=self.name,
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
             parts={"pairs": pairs},
         )
@@ -228,7 +227,7 @@ class SageNdp(SummingMethod):
         return self.planned(
             sizes,
             budget,
-            "fitted",
+            ReleaseKind.FIT,
             (*records, chosen),
             ("mean of the training rows", "weights of the layer", "weight of the sums", self.sums_in_words),
             {"mean": mean, "training": training, "sums": sums, "choice": choice},

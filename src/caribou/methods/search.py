@@ -9,7 +9,7 @@ from caribou.privacy.assumptions import STANDING, Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event, Laplace
 from caribou.privacy.mechanism_records import SelectionRecord, Trial
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.selection import SelectionPlan, plan_selection
 from caribou.privacy.sizes import Sizes
 
@@ -21,7 +21,7 @@ SCORE_SHARE = 0.1
 
 
 def plan_search(
-    recipes: Sequence[Method], order: Sequence[int], sizes: Sizes, budget: Budget, *, description: str
+    recipes: Sequence[Method], order: Sequence[int], sizes: Sizes, budget: Budget, *, method: str
 ) -> ReleasePlan:
     """The plan that leaves the most for one trial. ``order``: the settings of a fixed number of trials, by place."""
 
@@ -37,7 +37,7 @@ def plan_search(
     selection = plan_selection(
         lambda e: list(dict.fromkeys(costs(e))), trials=len(order), budget=budget, listed=all_events
     )
-    return plan_selected(recipes, order, selection, sizes, budget, description=description)
+    return plan_selected(recipes, order, selection, sizes, budget, method=method)
 
 
 def plan_selected(
@@ -47,7 +47,7 @@ def plan_selected(
     sizes: Sizes,
     budget: Budget,
     *,
-    description: str,
+    method: str,
 ) -> ReleasePlan:
     """The plan of a whole search: what it costs, and what it rests on, over every setting that could be tried.
 
@@ -71,7 +71,8 @@ def plan_selected(
         budget,
         (record,),
         released=(*dict.fromkeys(word for plan in trials for word in plan.released), "the chosen settings"),
-        description=description,
+        method=method,
+        kind=ReleaseKind.SEARCH,
         public_parameters={
             "nodes": sizes.nodes,
             "columns": sizes.columns,

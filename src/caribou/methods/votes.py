@@ -66,7 +66,7 @@ from caribou.privacy.mechanism_records import (
     NodeVotesRecord,
     groups_of,
 )
-from caribou.privacy.plan import Link, ReleasePlan
+from caribou.privacy.plan import Link, ReleaseKind, ReleasePlan
 from caribou.privacy.sizes import Sizes
 
 with deferred_imports():
@@ -172,7 +172,6 @@ class VotesEdge(EdgeMethod):
                 "class probabilities of every node",
                 KEPT,
             ),
-            description=self.name,
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
             parts={"votes": votes},
         )
@@ -192,17 +191,15 @@ class VotesEdge(EdgeMethod):
         released = {**decoded.transcript, "probabilities": decoded.probabilities}
         return Outputs(decoded.probabilities, released, {**public.arrays, **decoded.learned.to_arrays()})
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Weights) -> ReleasePlan:
         """A transcript about another graph. Its labelled nodes are needed: they send, and rates and head are learned on them."""
         require_labelled(sizes)
         return super().plan_graph(sizes, budget, weights)
 
-    def plan_batch(self, sizes: Sizes, budget: Budget, weights: Arrays, link: Link | None, batch: int) -> ReleasePlan:
+    def plan_batch(self, sizes: Sizes, budget: Budget, link: Link | None, batch: int) -> ReleasePlan:
         """The transcript of a later batch of a growing graph; ``link``: the release that pays for it, None if it pays itself."""
-        VoteModel.from_arrays(weights)  # a model that lacks it is refused before anything is charged
-        plan = self._planned(sizes, budget, f"batch {batch}")
         assumptions = () if link is None else (link.assumption(batch),)
-        return replace(plan, assumptions=assumptions, public_parameters={**plan.public_parameters, "batch": batch})
+        return replace(self._planned(sizes, budget, ReleaseKind.BATCH), batch=batch, assumptions=assumptions)
 
     @one_thread()
     def prepare_batch(self, weights: Arrays, grown: Grown) -> VotesEdge:
@@ -928,7 +925,7 @@ class VotesNdp(NodeMethod):
         asked = self.plan_votes(budget)
         if asked is None:
             alone = self.base.plan(sizes, budget)
-            return replace(alone, description="votes-ndp, fitted without votes", public_parameters=self.public(sizes))
+            return replace(alone, method=self.name, public_parameters=self.public(sizes))
         votes = self._calibrate(
             sizes,
             asked,
@@ -945,7 +942,7 @@ class VotesNdp(NodeMethod):
             chosen = ChoiceRecord(name="choice of the weight", epsilon=parts["choice"], candidates=len(WEIGHTS))
             records = (*records, chosen)
         released = (*base.released, "noisy votes of all nodes", "weight beta")
-        return self.planned(sizes, budget, "fitted", records, released, parts)
+        return self.planned(sizes, budget, ReleaseKind.FIT, records, released, parts)
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Train the linear model and ask the votes, or only the former where the switch says so.
@@ -974,15 +971,15 @@ class VotesNdp(NodeMethod):
         weights = {**base.parameters, "vote_weight": np.array(weight)}
         return Outputs(probabilities, released, weights)
 
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Arrays) -> ReleasePlan:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Weights) -> ReleasePlan:
         """Votes of another graph's labelled training nodes; without any, nothing is released."""
         mu = self.mu_of(budget)
         asked = self.plan_votes(budget) if sizes.train > 0 else None
-        if asked is None or "vote_weight" not in weights:
+        if asked is None or (weights is not None and "vote_weight" not in weights):
             return self.base.plan_graph(sizes, budget, weights)
         votes = self._calibrate(sizes, asked, sender_mu=mu, receiver_mu=mu, validation_mu=mu)
         records, released = (NodeVotesRecord(calibrated=votes),), ("noisy votes of all nodes",)
-        return self.planned(sizes, budget, "predicted", records, released, {"votes": votes})
+        return self.planned(sizes, budget, ReleaseKind.PREDICTION, records, released, {"votes": votes})
 
     def predict_graph(
         self, plan: ReleasePlan, weights: Arrays, graph: Graph, streams: Streams, noise: NoiseSource

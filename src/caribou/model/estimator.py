@@ -134,14 +134,14 @@ class Model:
         self._folders: tuple[Path, ...] = ()  # where the model lies; each must know that it is extended
 
     def __repr__(self) -> str:
-        usual = method_info(self.method).create().settings()
+        usual = method_info(self.method).recipe().settings()
         changed = "" if self._encoder is None else f", encoder={type(self._encoder).__name__}"
         changed += "".join(f", {k}={v!r}" for k, v in self.settings.items() if v != usual[k])
         state = "" if self._fitted is None else ", fitted"
         return f"{type(self).__name__}({self.method!r}, {self.budget}{changed}{state})"
 
     def _repr_html_(self) -> str:
-        usual = method_info(self.method).create().settings()
+        usual = method_info(self.method).recipe().settings()
         rows = [("method", self.method), ("budget", self.budget)]
         rows += [(key, value) for key, value in self.settings.items() if value != usual[key]]
         if self._fitted is None:
@@ -1017,7 +1017,7 @@ class _BothUnits:
         own = inspect.signature(owner.__init__).parameters
         found = {name: parameter for name, parameter in own.items() if name not in ("self", "settings")}
         for unit in PrivacyUnit:
-            for f in fields(cast(Any, type(method_info(owner._family, unit).create()))):
+            for f in fields(cast(Any, type(method_info(owner._family, unit).recipe()))):
                 default = None if f.default is MISSING else f.default
                 if f.name in found and found[f.name].default != default:
                     default = None

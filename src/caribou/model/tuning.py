@@ -105,9 +105,7 @@ def tune(
     if public:
         return _public_search([recipes[i] for i in order], graph, budget, seed, noise, progress, metric)
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
-    planned = plan_search(
-        recipes, [int(i) for i in order], graph.sizes(budget.unit), budget, description=f"{name}, tuned"
-    )
+    planned = plan_search(recipes, [int(i) for i in order], graph.sizes(budget.unit), budget, method=name)
     search = declared_plan(recipes[0], planned, budget, graph)
 
     selected, listed = search.parts["selection"], [int(i) for i in order]

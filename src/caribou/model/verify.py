@@ -12,22 +12,22 @@ from typing import Any
 
 from caribou._validate import integer
 from caribou.errors import CertificateError
-from caribou.methods.base import AFTER, released_since
+from caribou.methods.base import AFTER, GrowingMethod, released_since
 from caribou.methods.catalogue import METHODS, MethodInfo
 from caribou.methods.mlp import StatedSample
 from caribou.methods.search import plan_selected
-from caribou.models.published_metrics import DESCRIPTION, metrics_plan
+from caribou.models.published_metrics import metrics_plan
 from caribou.privacy import verify as figures
 from caribou.privacy.assumptions import LASTING, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.mechanism_records import MessagePassingRecord, OwnRecord, SelectionRecord
-from caribou.privacy.plan import Link, ReleasePlan
+from caribou.privacy.plan import Link, ReleaseKind, ReleasePlan
 from caribou.privacy.selection import SelectionPlan
 from caribou.privacy.sizes import Sizes
 from caribou.privacy.verify import Remade, Verification
-from caribou.release import EMBEDDINGS, embeddings_plan
+from caribou.release import embeddings_plan
 
 SIZES = ("nodes", "columns", "classes", "train_nodes", "val_nodes", "test_nodes")
 """Public parameters that are sizes of the graph."""
@@ -58,56 +58,54 @@ def verify(certificate: Certificate) -> Verification:
 
 def remade(c: Certificate) -> Remade | None:
     """The plan of a release, made again from what its certificate says; None of a method that is not the library's."""
-    words, budget = _words(c, "method"), Budget(c.epsilon, c.delta, c.unit)
-    if any(isinstance(record, OwnRecord) for record in c.mechanisms):
+    own = _states(c, AssumptionName.OWN_CODE) or any(isinstance(record, OwnRecord) for record in c.mechanisms)
+    if own and c.kind is not ReleaseKind.METRICS:  # these are the library's whatever the model is
         return None
-    if words == DESCRIPTION:
-        return _metrics(c, budget)
-    if _states(c, AssumptionName.OWN_CODE):
-        return None
-    if words.startswith(EMBEDDINGS):
-        return _embeddings(c, budget)
-    name, _, what = words.partition(", ")
-    info = METHODS.get(name)
-    if info is None or info.own is not None:
-        raise CertificateError.of("method", "be one of the library, or the certificate must state own code", words)
-    if what == "tuned":
-        return _search(c, info, budget)
+    budget = Budget(c.epsilon, c.delta, c.unit)
+    match c.kind:
+        case ReleaseKind.METRICS:
+            return _metrics(c, budget)
+        case ReleaseKind.EMBEDDINGS:
+            return _embeddings(c, budget)
+        case ReleaseKind.SEARCH:
+            return _search(c, budget)
+        case ReleaseKind.FIT | ReleaseKind.PREDICTION | ReleaseKind.BATCH:
+            return _of_method(c, budget)
+    raise CertificateError.of("kind", "be one of the library, or the certificate must state own code", c.kind.value)
+
+
+def _of_method(c: Certificate, budget: Budget) -> Remade:
+    """A fit, a prediction of another graph or a batch of a growing one."""
+    info = _info(c)
     settings = _settings(info, c.public_parameters, c)
-    plan = _method_plan(c, info, budget, what, settings)
-    return Remade(plan, _taken(plan, *SIZES, *settings))
-
-
-def _method_plan(
-    c: Certificate, info: MethodInfo, budget: Budget, what: str, settings: Mapping[str, Any]
-) -> ReleasePlan:
-    """The plan of a fit, of a prediction or of a batch."""
     recipe, sizes = info.recipe(**settings), _sizes(c)
-    if what == "predicted":
-        weights: dict[str, Any] = {"vote_weight": None}  # votes-ndp asks whether the model has one
-        return recipe.plan_graph(sizes, budget, weights)
-    plan = recipe.plan(sizes, budget)
-    if not what.startswith("batch ") or not info.grows:
-        return plan
-    batch = c.public_parameters["batch"]
-    links = [Link(a.parameters["release"], a.parameters["extends"]) for a in _stated(c, AssumptionName.ARRIVALS)]
-    plan = replace(
-        plan,
-        description=plan.description.replace("fitted", f"batch {batch}"),
-        public_parameters={**plan.public_parameters, "batch": batch},
-        assumptions=tuple(link.assumption(batch) for link in links),
-    )
-    return released_since(_words(c, AFTER), plan) if AFTER in c.public_parameters else plan
+    if c.kind is ReleaseKind.FIT:
+        plan = recipe.plan(sizes, budget)
+    elif c.kind is ReleaseKind.PREDICTION:
+        plan = recipe.plan_graph(sizes, budget, None)
+    elif isinstance(recipe, GrowingMethod):
+        stated = [a.parameters for a in _stated(c, AssumptionName.ARRIVALS)]
+        if not stated and AFTER not in c.public_parameters:
+            raise CertificateError.of(AFTER, "be stated of a batch that no other release pays for", None)
+        link = Link(stated[0]["release"], stated[0]["extends"]) if stated else None
+        plan = recipe.plan_batch(sizes, budget, link, c.public_parameters["batch"])
+        plan = released_since(_words(c, AFTER), plan) if AFTER in c.public_parameters else plan
+    else:
+        raise CertificateError.of("kind", f"be one that {_words(c, 'method')} can make", c.kind.value)
+    taken = _taken(plan, "batch", *SIZES, *settings)
+    # at edge level a prediction of another graph releases about it what a fit does
+    return Remade(plan, ("kind", *taken) if c.unit is PrivacyUnit.EDGE else taken)
 
 
-def _search(c: Certificate, info: MethodInfo, budget: Budget) -> Remade:
+def _search(c: Certificate, budget: Budget) -> Remade:
     """A search, with its trials as they are listed."""
     (record,) = c.mechanisms
     if not isinstance(record, SelectionRecord):
         raise CertificateError.of("mechanism", "be a private selection", record.mechanism.value)
+    info = _info(c)
     recipes = [info.recipe(**_settings(info, trial.settings, c)) for trial in record.trials]
     selection = SelectionPlan(record.epsilon_of_a_trial, record.expected_trials, record.random, c.epsilon_spent)
-    plan = plan_selected(recipes, record.order, selection, _sizes(c), budget, description=_words(c, "method"))
+    plan = plan_selected(recipes, record.order, selection, _sizes(c), budget, method=_words(c, "method"))
     trials = [f"details.trials.{place}.settings" for place in range(len(recipes))]
     listed = ("details.order", *trials, "details.trials: order", "details.trials: complete")
     return Remade(plan, (*(f"mechanisms.0.{path}" for path in listed), *_taken(plan, *SIZES)))
@@ -137,6 +135,15 @@ def _taken(plan: ReleasePlan, *keys: str) -> tuple[str, ...]:
 
 
 # -- what a certificate says ----------------------------------------------------------------------------------------------
+
+
+def _info(c: Certificate) -> MethodInfo:
+    """The method of the library that the certificate names."""
+    name = _words(c, "method")
+    info = METHODS.get(name)
+    if info is None or info.own is not None:
+        raise CertificateError.of("method", "be one of the library, or the certificate must state own code", name)
+    return info
 
 
 def _settings(info: MethodInfo, stated: Mapping[str, Any], c: Certificate) -> dict[str, Any]:

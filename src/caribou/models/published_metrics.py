@@ -19,7 +19,7 @@ from caribou.privacy.assumptions import Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.mechanism_records import ConfusionRecord
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import ReleaseKind, ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.release import Drawn, LedgerLike, Private, execute
 
@@ -32,8 +32,6 @@ with deferred_imports():
     from caribou.metrics import ConfusionMatrix
     from caribou.randomness import Streams
 
-DESCRIPTION = "metrics of the test nodes"
-"""The words of such a release."""
 CONFIDENCE = 0.95
 SAMPLES = 500
 """Draws of the noise from which intervals are made."""
@@ -115,7 +113,7 @@ def metrics_plan(sizes: Sizes, budget: Budget) -> ReleasePlan:
         budget,
         (ConfusionRecord(epsilon=positive(epsilon=budget.epsilon), classes=sizes.classes),),
         released=("the noisy confusion matrix of the test nodes and everything computed from it",),
-        description=DESCRIPTION,
+        kind=ReleaseKind.METRICS,
         public_parameters={"nodes": sizes.nodes, "test_nodes": sizes.test},
     )
 

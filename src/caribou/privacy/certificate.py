@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -55,6 +56,18 @@ WORDS = {"dataset": "data set", "purpose": "purpose", "period": "period of the d
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 
 
+class ReleaseKind(Enum):
+    """What was released. It decides how a verifier plans the release again."""
+
+    FIT = "fit"
+    PREDICTION = "prediction"
+    BATCH = "batch"
+    SEARCH = "search"
+    EMBEDDINGS = "embeddings"
+    METRICS = "published metrics"
+    OWN = "own release"
+
+
 def _hexadecimal(**field: str) -> None:
     ((name, value),) = field.items()
     if not re.fullmatch("[0-9a-f]{32}", value):
@@ -76,6 +89,7 @@ class Certificate:
     """A published claim of privacy. `ReleasePlan.certificate` makes it, `save` stores it, `verify` checks it.
 
     Args:
+        kind: what was released.
         unit, epsilon, delta: what is promised.
         epsilon_spent, mu: what the mechanisms cost together; mu where the cost is exactly mu-GDP.
         scope: for which nodes the headline holds.
@@ -101,6 +115,7 @@ class Certificate:
 
     certificate_id: Annotated[str, Rule(_hexadecimal, {"type": "string", "pattern": "^[0-9a-f]{32}$"})]
     created: Annotated[str, Rule(_time, {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"})]
+    kind: ReleaseKind
     unit: PrivacyUnit
     scope: Scope
     epsilon: Epsilon
@@ -281,6 +296,7 @@ class Certificate:
             ("Privacy unit", self.unit.value),
             ("Neighbouring graphs", self.unit.adjacency),
             *self.promise(),
+            ("Kind of release", self.kind.value),
             ("Released", "; ".join(self.released)),
             ("Certificate", f"{self.certificate_id}, {self.created}"),
         ]

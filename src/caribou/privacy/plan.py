@@ -18,7 +18,7 @@ from caribou.errors import CertificateError
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.assumptions import DETERMINED, STANDING, Assumption, AssumptionName, in_order, randomness, standing
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import FALSE_POSITIVE_RATES, TIME, Certificate, versions
+from caribou.privacy.certificate import FALSE_POSITIVE_RATES, TIME, Certificate, ReleaseKind, versions
 from caribou.privacy.events import Event, NonPrivate, choices, gaussian_mu
 from caribou.privacy.mechanism_records import (
     MechanismRecord,
@@ -70,13 +70,14 @@ class Link:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """What will be released within a ``budget``, at which cost, under which assumptions. ``description``: the method, in words.
+    """What will be released within a ``budget``, at which cost, under which assumptions.
 
-    ``mechanisms``: calibrated parts as records. ``released``: what leaves the curator, in words. ``public_parameters``: declared
-    values; the ``method`` and those that a mechanism fixes are added. ``assumptions``: those of the method, beside the standing
-    ones and those that follow from the mechanisms. ``resumable``: key and states outlive a crash in a private folder. ``search``:
-    the theorem that accounts for a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the
-    plan.
+    ``mechanisms``: calibrated parts as records. ``released``: what leaves the curator, in words. ``method``: its name, where
+    one makes the plan. ``public_parameters``: declared values; ``method``, ``batch`` and those that a mechanism fixes are added.
+    ``assumptions``: those of the method, beside the standing ones and those that follow from the mechanisms. ``resumable``: key
+    and states outlive a crash in a private folder. ``search``: the theorem that accounts for a search on the private graph.
+    ``kind``: of the release; ``batch``: the number of a later batch of a growing graph. ``parts``: the calibrated parts by name,
+    for whoever runs the plan.
 
     >>> from caribou.privacy.mechanism_records import MeanRecord
     >>> ReleasePlan(Budget(4, 1e-5, "node"), (MeanRecord(name="mean", noise_std=3.0),), ("the mean",), "a noisy mean").cost
@@ -86,20 +87,30 @@ class ReleasePlan:
     budget: Budget
     mechanisms: tuple[MechanismRecord, ...]
     released: tuple[str, ...]
-    description: str
+    method: str | None = None
     public_parameters: Mapping[str, Any] = field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
     resumable: bool = False
     search: str | None = None
+    kind: ReleaseKind = ReleaseKind.OWN
+    batch: int | None = None
     parts: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if not self.mechanisms:
             raise CertificateError("a plan must have a mechanism, got none")
-        if not self.description.isprintable():
-            raise CertificateError(f"description must stand in one line of printable letters, got {self.description!r}")
+        if not (self.method or "").isprintable():
+            raise CertificateError.of("method", "stand in one line of printable letters", self.method)
         fixed = {key: value for record in self.mechanisms for key, value in record.public.items()}
-        object.__setattr__(self, "public_parameters", {**self.public_parameters, **fixed, "method": self.description})
+        batch = None if self.batch is None else integer(at_least=1, batch=self.batch)
+        named = {key: value for key, value in (("batch", batch), ("method", self.method)) if value is not None}
+        object.__setattr__(self, "public_parameters", {**self.public_parameters, **fixed, **named})
+
+    @property
+    def description(self) -> str:
+        """What is released by which method, for people."""
+        what = self.kind.value if self.batch is None else f"{self.kind.value} {self.batch}"
+        return what if self.method is None else f"{self.method}, {what}"
 
     @property
     def cost(self) -> tuple[Event, ...]:
@@ -137,6 +148,7 @@ class ReleasePlan:
         if spent > budget.epsilon:
             raise CertificateError(f"epsilon_spent must be <= epsilon = {budget.epsilon:g}, got {spent!r}")
         return Certificate(
+            kind=self.kind,
             unit=budget.unit,
             epsilon=budget.epsilon,
             delta=budget.delta,
@@ -246,6 +258,7 @@ def group_epsilons(records: Sequence[MechanismRecord], delta: float) -> dict[str
 __all__ = [
     "Link",
     "Randomness",
+    "ReleaseKind",
     "ReleasePlan",
     "Sizes",
     "attack_success",

@@ -235,7 +235,12 @@ def _check_plan(c: Certificate, remake: Callable[[Certificate], Remade | None], 
         return None
     plan = remade.plan
     stated, true = (
-        {"released": write(of.released), "mechanisms": write(records), "public_parameters": write(public)}
+        {
+            "kind": of.kind.value,
+            "released": write(of.released),
+            "mechanisms": write(records),
+            "public_parameters": write(public),
+        }
         for of, records, public in (
             (c, c.mechanisms, {key: value for key, value in c.public_parameters.items() if key not in OWNERS}),
             (plan, _with_draws(plan.mechanisms, c.mechanisms), plan.public_parameters),
@@ -263,10 +268,10 @@ def _with_draws(planned: Sequence[MechanismRecord], made: Sequence[MechanismReco
 
 def _may_be_as_stated(name: AssumptionName, c: Certificate, plan: ReleasePlan) -> bool:
     """An owner may say that a prior was given, and says of the features at edge level; all else is the plan's to say."""
-    stated, planned = (any(each.name is name for each in of.assumptions) for of in (c, plan))
+    stated, planned = ([each for each in of.assumptions if each.name is name] for of in (c, plan))
     if name is AssumptionName.FEATURES_WITHOUT_EDGES:
         return not stated or c.unit is PrivacyUnit.EDGE
-    return stated == planned or (name is AssumptionName.GIVEN_PRIOR and stated)
+    return stated == planned or (name is AssumptionName.GIVEN_PRIOR and bool(stated))
 
 
 def _other_version(c: Certificate) -> str:
@@ -293,7 +298,7 @@ def _declare(c: Certificate, report: _Report, remade: Remade | None) -> None:
     report.declare("declared: claim", asked, _free_claim(c, remade))
     if remade is None:
         _declare_mechanisms(c, report)
-        report.declare("declared: released", "; ".join(c.released), ["released"])
+        report.declare("declared: released", f"{c.kind.value}: {'; '.join(c.released)}", ["kind", "released"])
         report.declare("declared: public parameters", ", ".join(c.public_parameters) or "none", ["public_parameters"])
     else:
         taken = [path.rpartition(".")[2] for path in remade.taken]

@@ -44,7 +44,7 @@ class Sound:
         cost = dict.fromkeys(EDGES, (Gaussian(1 / mu_of(budget)),))
         record = OwnRecord(name="sums of codes", why="a test", unit=budget.unit, paid=cost, notes=dict.fromkeys(OPEN))
         public = {"nodes": sizes.nodes}
-        return ReleasePlan(budget, (record,), released=("sums",), description="sums", public_parameters=public)
+        return ReleasePlan(budget, (record,), released=("sums",), method="sums", public_parameters=public)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         return self.plan(sizes, budget)
