@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import caribou as cb
+from caribou.engines.folder import WorkFolder
 from caribou.privacy.ledger import Ledger
 from cli_support import caribou, refusal, run
 
@@ -154,3 +155,25 @@ def test_new_spellings_of_ids_are_refused(months: Path, first: Path) -> None:
     assert len(Ledger(first / "ledger.sqlite").entries()) == 1
     done = run("extend", first / "run-0", *files, "--out", first / "new", *ledger, "--left")
     assert (done.returncode, "0 of 90 known nodes are in the graph" in done.stdout) == (0, True), done.stderr
+
+
+def test_the_key_goes_with_the_command_that_ends_an_extension(
+    months: Path, first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had it could take the noise off the run that was saved."""
+    monkeypatch.setenv("CARIBOU_STATE", str(first / "state"))
+    update = WorkFolder.update
+
+    def dies(self: WorkFolder, **fields: object) -> None:
+        if fields.get("stage") == "released":
+            raise KeyboardInterrupt
+        update(self, **fields)
+
+    monkeypatch.setattr(WorkFolder, "update", dies)
+    assert extend(months, first, "run-0", 1, "run-1")[0] != 0
+    assert list((first / "state").rglob("key")), "the test can fail"
+    monkeypatch.setattr(WorkFolder, "update", update)
+    code, said = extend(months, first, "run-0", 1, "run-1")
+    assert code == 0, said
+    assert not list((first / "state").rglob("key"))
+    assert len(Ledger(first / "ledger.sqlite").entries()) == 2

@@ -63,6 +63,17 @@ def test_a_place_that_another_command_has_taken_is_refused_before_the_charge(sta
         pass
 
 
+def test_a_link_in_the_place_of_a_lock_is_not_followed(tmp_path: Path) -> None:
+    with place_taken(tmp_path / "run"):
+        (lock,) = tmp_path.iterdir()
+    ledger = tmp_path / "ledger.sqlite"
+    ledger.write_bytes(b"records")
+    lock.symlink_to(ledger)
+    with pytest.raises(RunError, match="no other command is about to write"), place_taken(tmp_path / "run"):
+        pass
+    assert ledger.read_bytes() == b"records"
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
 def test_a_run_that_cannot_be_saved_waits_in_the_spool_folder(
     code: int, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,3 +86,11 @@ def test_what_is_not_there_is_said_before_anything_is_used(monkeypatch: pytest.M
     exec(text, namespace)
     with pytest.raises(MissingExtra, match="torch_geometric"), needs_training("a fit"):
         load_deferred()
+
+
+def test_what_cannot_be_loaded_is_found_every_time(module: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    deferred._WAITING.append(module.__dict__)
+    monkeypatch.setitem(sys.modules, "xml.sax.saxutils", None)
+    for _ in range(3):
+        with pytest.raises(ImportError):
+            load_deferred()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -126,3 +127,16 @@ def test_an_encoder_and_given_probabilities_are_not_mixed() -> None:
         require_same_start(sizes, {"encoder.row_length": np.array(1.0)})
     with pytest.raises(InputError, match="graph must come with class probabilities"):
         prior_of({}, GRAPH)
+
+
+@pytest.mark.parametrize("name", EDGE)
+@pytest.mark.parametrize("cell", [1e39, -1e20])
+def test_features_that_overflow_cost_nothing(name: str, cell: float, tmp_path) -> None:
+    features = np.array(GRAPH.features, dtype=np.float64)
+    features[3, 1] = cell
+    graph, budget = replace(GRAPH, features=features), budget_of(name)
+    ledger = tmp_path / "ledger.sqlite" if budget.is_private else None
+    with pytest.raises(InputError) as refused:
+        methods.fit(METHODS[name].create(), graph, budget, Streams(0), NoiseSource.secure(), ledger=ledger)
+    assert (refused.value.field, refused.value.value) == ("features", cell)
+    assert not (tmp_path / "ledger.sqlite").exists()

@@ -42,7 +42,8 @@ def test_names_of_many_languages_are_names(name: str) -> None:
             (c, "hold")
             for c in '\u017f\uff53\U0001d42c\u0251\u01c3\u02bb\u00b5\u2044\u0489\u0640\u0663\u00bd<>"$;|*?\\`'
         ),
-        *((c, "have letters of one script") for c in "\u0435\u0430\u0456\u03bf\u0555\u13a0\u10e7"),
+        *((c, "hold") for c in "\ua4d0\u13aa"),  # scripts whose letters look like Latin ones
+        *((c, "have letters of one script") for c in "\u0435\u0430\u0456\u03bf\u0555\u10e7"),
     ],
     ids=ascii,
 )
@@ -72,6 +73,9 @@ def test_a_name_is_text_of_one_line(wrong: object) -> None:
         ("coco", "сосо"),
         ("ABE", "ΑΒΕ"),
         ("ilk", "ılk"),
+        ("oo", "\u0585\u0585"),
+        ("cohort-1", "cohort-l"),
+        ("data0", "dataO"),
     ],
 )
 def test_names_that_look_alike_look_alike(one: str, other: str) -> None:

@@ -11,7 +11,7 @@ from caribou.cli.certificate import write_release_page
 from caribou.cli.command import argument, command, option, record, switch
 from caribou.cli.engine_options import EngineOptions, graph_like
 from caribou.cli.options import NAME, PAGE, PRIOR, SPEND, EntryOptions, FileOptions, require_takes_prior
-from caribou.cli.spool import place_taken, save_or_spool
+from caribou.cli.spool import place_spooled, place_taken, spooled
 from caribou.cli.train import flagging, metric_rows
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ def extend(given: ExtendOptions) -> None:
     check_target(out)
     model = load(given.run)
     require_takes_prior(model.method, model.takes_prior, prior)
+    kept: list[Path | None] = []
+
+    def keep(later: Model) -> None:
+        """In the spool folder first: the key of the noise is removed before OUT is there, so the same command can end it."""
+        kept.append(spooled(later, out))
+        if kept == [None]:
+            later.save(out)
+
     with place_taken(out), graph_like(model, given.engine, given.files, None, prior, out) as data:
         later = model.extend(
             data,
@@ -62,8 +70,10 @@ def extend(given: ExtendOptions) -> None:
             left=given.left,
             same_order=given.same_order,
             name=given.name,
-            keep=lambda model: save_or_spool(model, out),
+            keep=keep,
         )
+        if kept != [None]:
+            place_spooled(later, kept[0], out)
     if given.page:
         write_release_page(out, given.ledger.path)
     cost = f"a release of its own: {later.budget}" if given.spend else "at no further cost: a batch of the same release"

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from caribou.errors import RunError
+from caribou.machine.files import locked
 from caribou.machine.owner import state_folder
 
 if TYPE_CHECKING:
@@ -35,27 +35,15 @@ def place_taken(out: Path | None) -> Iterator[None]:
         return
     target = check_target(out)
     lock = target.with_name(f".caribou-{hashlib.sha256(target.name.encode()).hexdigest()[:16]}.lock")
-    with open(lock, "w", encoding="utf-8") as file:
-        if not _is_locked(file):
-            raise RunError.of("out", "be a folder that no other command is about to write", str(out))
+    held = locked(lock)
+    if held is None:
+        raise RunError.of("out", "be a folder that no other command is about to write", str(out))
+    with held:
         try:
             check_target(out)  # the command before may have written it
             yield
         finally:
             lock.unlink(missing_ok=True)
-
-
-def _is_locked(file: IO[str]) -> bool:
-    """Whether the lock is ours now; without locks, on Windows, it always is. One that was removed meanwhile is nobody's."""
-    try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.fstat(file.fileno()).st_ino == os.stat(file.name).st_ino
-    except OSError:
-        return False
 
 
 def spool_folders(out: Path) -> list[Path]:
@@ -73,7 +61,11 @@ def save_or_spool(model: Model, out: Path, *, ids: bool = True, rows: bool = Tru
 
     A process that is killed while it writes OUT leaves the copy in the spool folder, too.
     """
-    kept = spooled(model, out, ids, rows)
+    place_spooled(model, spooled(model, out, ids, rows), out, ids=ids, rows=rows)
+
+
+def place_spooled(model: Model, kept: Path | None, out: Path, *, ids: bool = True, rows: bool = True) -> None:
+    """The same of a model that waits in the folder ``kept``."""
     try:
         model.save(out, ids=ids, rows=rows)
     except RunError as failure:
@@ -88,7 +80,7 @@ def save_or_spool(model: Model, out: Path, *, ids: bool = True, rows: bool = Tru
         shutil.rmtree(kept, ignore_errors=True)
 
 
-def spooled(model: Model, out: Path, ids: bool, rows: bool = True) -> Path | None:
+def spooled(model: Model, out: Path, ids: bool = True, rows: bool = True) -> Path | None:
     """Keep a run until it, or a table of it at ``out``, is in its place; None if no folder can be written."""
 
     def save(place: Path) -> Path:

@@ -131,6 +131,24 @@ def checked_features(features: Any) -> Any:
     return checked
 
 
+LARGEST_FEATURE = 1e15
+"""Lengths of rows are squared in single precision, which ends at 3e38; and a larger number has no digit below 1."""
+
+
+def require_moderate(features: Any) -> None:
+    """Refuse numbers whose squares would overflow in a fit.
+
+    >>> require_moderate(np.array([[1.0, -1e39]]))
+    Traceback (most recent call last):
+    ...
+    caribou.errors.InputError: features must be at most 1e+15 in size, got -1e+39
+    """
+    values = features.data if sp.issparse(features) else features
+    for value in (values.max(initial=0), values.min(initial=0)):
+        if abs(value) > LARGEST_FEATURE:
+            raise InputError.of("features", f"be at most {LARGEST_FEATURE:g} in size", float(value))
+
+
 def needed_span(needed: np.ndarray | None, first: int, last: int) -> tuple[int, int]:
     """The smallest span of rows from ``first`` up to ``last`` that holds all that are needed; None: all rows are.
 

@@ -105,4 +105,9 @@ def _load(namespace: dict[str, Any]) -> None:
 def load_deferred() -> None:
     """Import all that waits: before anything is charged, so that a library that cannot be loaded costs nothing."""
     while _WAITING:
-        _load(_WAITING.pop())
+        namespace = _WAITING.pop()
+        try:
+            _load(namespace)
+        except BaseException:
+            _WAITING.append(namespace)  # a second try must not pass for one that has loaded everything
+            raise

@@ -137,10 +137,12 @@ def _remove_unused(lock: Path) -> None:
 def locked(path: Path) -> IO[str] | None:
     """The lock of a file, held until it is closed; None if another process has it, or has removed the file meanwhile.
 
+    Nothing is written to the file. A link in its place is not followed: it may lead to a file of the user's own, and gives None.
     Where the system has no such locks (Windows) everybody gets it.
     """
     try:
-        lock = open(path, "w")  # noqa: SIM115 - held until the caller closes it
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        lock = open(descriptor, "r+")  # noqa: SIM115 - held until the caller closes it
         if os.name != "posix":
             return lock
         import fcntl  # here: planning and verifying must start where there is none
@@ -154,6 +156,9 @@ def locked(path: Path) -> IO[str] | None:
         lock.close()
     except FileNotFoundError:
         pass
+    except OSError:
+        if not path.is_symlink():
+            raise
     return None
 
 

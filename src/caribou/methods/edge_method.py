@@ -24,6 +24,7 @@ with deferred_imports():
     import numpy as np
 
     from caribou.graph import Graph
+    from caribou.graph.checks import require_moderate
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods.base import Arrays, Outputs, Weights
     from caribou.models.class_prior import require_out_of_fold
@@ -100,6 +101,8 @@ class EdgeMethod:
     def prepare(self, plan: ReleasePlan, graph: Graph, streams: Streams, weights: Weights = None) -> Self:
         """A copy that holds what is computed from public values; what would not fit into memory is refused first."""
         self.require_memory_for(graph.sizes(PrivacyUnit.EDGE))
+        if graph.prior is None:
+            require_moderate(graph.features)
         ready = copy(self)
         object.__setattr__(ready, "_ready", (graph, self.encoded(plan, graph, streams, weights)))
         return ready

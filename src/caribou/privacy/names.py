@@ -18,11 +18,21 @@ LONGEST_NAME = 500
 
 _LATIN = set("abcdefghijklmnopqrstuvwxyzßæœøłđðþı")
 """Latin letters without their accents. Others, of phonetic alphabets, look like these."""
+_SCRIPTS = {
+    *("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "GEORGIAN", "HEBREW", "ARABIC", "THAANA", "ETHIOPIC"),
+    *("DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU", "KANNADA", "MALAYALAM", "SINHALA"),
+    *("THAI", "LAO", "TIBETAN", "MYANMAR", "KHMER", "HANGUL", "HIRAGANA", "KATAKANA", "BOPOMOFO", "CJK"),
+}
+"""Scripts of today's languages (recommended by Unicode's annex 31). Others hold whole alphabets that look like Latin."""
 _WRITTEN_TOGETHER = ({"HIRAGANA", "KATAKANA", "CJK"}, {"HANGUL", "CJK"})
 _UNSEEN = ("FILLER", "SELECTOR", "INHERENT", "JOINER", "BLANK")
 """Words in the Unicode names of letters and marks that show nothing."""
-_LOOKS = str.maketrans("авекмнорстухіјѕԁһԛԝ" + "αβεζηικμνορτυχ" + "ı", "abekmhopctyxijsdhqw" + "abezhikmnoptyx" + "i")
-"""Small letters of Cyrillic and Greek, and a dotless i, as the Latin letters that they, or their capitals, look like."""
+_LOOKS = str.maketrans(
+    "авекмнорстухіјѕԁһԛԝ" + "αβεζηικμνορτυχ" + "օհոսցզ" + "ı01",
+    "abekmhopctyxijsdhqw" + "abezhikmnoptyx" + "ohnugq" + "iol",
+)
+"""Small letters of Cyrillic, Greek and Armenian, a dotless i and two digits, as the Latin letters that they, or their capitals,
+look like."""
 
 
 def dataset_name(value: Any) -> str:
@@ -58,13 +68,15 @@ def look(name: str) -> str:
 
 def _is_letter(letter: str) -> bool:
     name, kind = unicodedata.name(letter, ""), unicodedata.category(letter)
-    if unicodedata.normalize("NFKC", letter) != letter or any(word in name for word in _UNSEEN):
+    if (
+        unicodedata.normalize("NFKC", letter) != letter
+        or _script(letter) not in _SCRIPTS
+        or any(word in name for word in _UNSEEN)
+    ):
         return False
     if _script(letter) == "LATIN":
         return unicodedata.normalize("NFD", letter)[0].lower() in _LATIN
-    return (
-        kind in ("Lu", "Ll", "Lt", "Lo") or letter == "ー" or (kind in ("Mn", "Mc") and _script(letter) != "COMBINING")
-    )
+    return kind in ("Lu", "Ll", "Lt", "Lo") or letter == "ー" or kind in ("Mn", "Mc")
 
 
 def _script(letter: str) -> str:
