@@ -92,7 +92,7 @@ def test_the_unit_of_the_budget_chooses_the_method() -> None:
     assert [cb.Votes(budget=b).method for b in (EDGE, NODE)] == ["votes-edp", "votes-ndp"]
     assert [cb.Caribou(budget=b).method for b in (EDGE, NODE)] == ["caribou-edp", "caribou-ndp"]
     for call in (cb.Votes, cb.Caribou):
-        with pytest.raises(InputError, match="budget must be a Budget, got float"):
+        with pytest.raises(InputError, match=r"budget must be a Budget, as cb\.Budget"):
             call(budget=4.0)
 
 

@@ -161,3 +161,13 @@ def test_edge_level_warns_of_features_that_speak_of_edges() -> None:
     (stated,) = [a for a in model.certificate.assumptions if a.name.value == "features without edges"]
     assert stated.parameters == {"columns": 4, "names": ["age", "degree", "b", "n_links"]}
     assert "'n_links'" in stated.statement
+
+
+@pytest.mark.parametrize("unit", [None, "node"])
+def test_a_misspelt_class_is_said_where_its_labels_are_lost(unit: str | None) -> None:
+    nodes = pd.DataFrame({"id": range(40), "x": 0.5, "label": ["a"] * 38 + ["bb"] * 2})
+    edges = pd.DataFrame({"source": [1], "target": [2]})
+    rules = ColumnRules(ranges={"x": (0, 1)})
+    with pytest.warns(UserWarning, match="2 labels are none of the declared classes, such as 'bb'"):
+        graph = Graph.from_tables(edges, nodes, classes=["a", "b"], rules=rules, unit=unit)
+    assert graph.class_counts == {"a": 38, "b": 0}

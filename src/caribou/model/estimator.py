@@ -110,7 +110,7 @@ class Model:
 
     def __init__(self, method: str, budget: Budget, *, seed: int = 0, encoder: Any = None, **settings: Any) -> None:
         if not isinstance(budget, Budget):
-            raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
+            raise InputError(f"budget must be a Budget, as cb.Budget(epsilon=4), got {type(budget).__name__}")
         method = resolve(method, budget.unit)
         info = METHODS[method]
         info.check(method, budget)

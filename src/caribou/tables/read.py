@@ -256,7 +256,7 @@ def _labels(
             findings.note(
                 Finding.OTHER_LABELS,
                 f"column {title!r}: {len(other)} labels are none of the declared classes, such as "
-                f"{', '.join(examples_of(other))}: they count as no label",
+                f"{', '.join(examples_of(other))}: they count as no label (for the owner's eyes, where labels are private)",
                 len(other),
                 ("--classes a,b,c", "--alias WORD=CLASS"),
                 title,
@@ -312,9 +312,9 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
 
 
 def warn_of_notes(reading: Reading) -> None:
-    """Say what a reader does without being asked: the notes about titles, which are public."""
+    """Say what a reader does without being asked: columns that it leaves out, and labels that a misspelt class would lose."""
     for note in reading.inspection.notes:
-        if note.kind is Finding.UNUSED_COLUMNS:
+        if note.kind in (Finding.UNUSED_COLUMNS, Finding.OTHER_LABELS):
             warnings.warn(note.words, UserWarning, stacklevel=4)
 
 
