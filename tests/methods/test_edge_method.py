@@ -130,7 +130,7 @@ def test_an_encoder_and_given_probabilities_are_not_mixed() -> None:
 
 
 @pytest.mark.parametrize("name", EDGE)
-@pytest.mark.parametrize("cell", [1e39, -1e20])
+@pytest.mark.parametrize("cell", [1e39, -2e36])
 def test_features_that_overflow_cost_nothing(name: str, cell: float, tmp_path) -> None:
     features = np.array(GRAPH.features, dtype=np.float64)
     features[3, 1] = cell

@@ -131,17 +131,17 @@ def checked_features(features: Any) -> Any:
     return checked
 
 
-LARGEST_FEATURE = 1e15
-"""Lengths of rows are squared in single precision, which ends at 3e38; and a larger number has no digit below 1."""
+LARGEST_FEATURE = 1e36
+"""Single precision ends at 3e38, and encoders add up weighted cells of a row in it."""
 
 
 def require_moderate(features: Any) -> None:
-    """Refuse numbers whose squares would overflow in a fit.
+    """Refuse numbers that would overflow in a fit.
 
     >>> require_moderate(np.array([[1.0, -1e39]]))
     Traceback (most recent call last):
     ...
-    caribou.errors.InputError: features must be at most 1e+15 in size, got -1e+39
+    caribou.errors.InputError: features must be at most 1e+36 in size, got -1e+39
     """
     values = features.data if sp.issparse(features) else features
     for value in (values.max(initial=0), values.min(initial=0)):
