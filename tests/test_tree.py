@@ -108,7 +108,7 @@ LINES = {
     "layers": 650,
     "machine": 490,
     "mechanisms": 2_500,
-    "methods": 4_740,
+    "methods": 4_745,
     "model": 2_340,
     "models": 4_690,
     "pages": 1_630,

@@ -6,7 +6,7 @@ Features, labels and split are public at edge level. What is computed from them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
@@ -120,12 +120,17 @@ class EdgeMethod:
     def _run(
         self, plan: ReleasePlan, weights: Arrays | None, graph: Graph, streams: Streams, noise: NoiseSource
     ) -> Outputs:
-        if self._ready is None:  # a method that is tried by itself, without a release
-            return self.run(plan, graph, self.encoded(plan, graph, streams, weights), streams, noise, weights)
+        public = self.made_before(graph, lambda: self.encoded(plan, graph, streams, weights))
+        return self.run(plan, graph, public, streams, noise, weights)
+
+    def made_before(self, graph: Graph, make: Callable[[], Any]) -> Any:
+        """What was prepared for the graph; ``make`` is called for a method that is tried by itself, without a release."""
+        if self._ready is None:
+            return make()
         prepared_for, public = self._ready
         if prepared_for is not graph:  # a second fit on public values would come after the charge
             raise InputError("graph must be the one that the method was prepared for, got another one")
-        return self.run(plan, graph, public, streams, noise, weights)
+        return public
 
     def run(
         self, plan: ReleasePlan, graph: Graph, public: Any, streams: Streams, noise: NoiseSource, weights: Weights

@@ -212,8 +212,8 @@ class VotesEdge(EdgeMethod):
     @one_thread()
     def extend(self, plan: ReleasePlan, weights: Arrays, released: Arrays, grown: Grown, noise: NoiseSource) -> Outputs:
         """Ask the pairs of arrivals. Rows of nodes that were there stay as they were released: nothing is asked about them."""
-        before, ready = released["probabilities"], self._ready
-        batch = ready[1] if ready is not None and ready[0] is grown.graph else Batch.of(grown, weights)
+        before = released["probabilities"]
+        batch: Batch = self.made_before(grown.graph, lambda: Batch.of(grown, weights))
         decoded = batch.decode(self, before, plan.parts["votes"], noise)
         probabilities = np.concatenate([before, decoded.probabilities])
         counts = {f"batch_{grown.batch}.{name}": array for name, array in decoded.transcript.items()}
